@@ -1,0 +1,194 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace nsbox {
+
+/// Names an open descriptor of the calling process by its number. Borrowed: start() reads from
+/// it or mounts it and leaves it open in the caller; the sandboxed command never sees it.
+using DescriptorNumber = int;
+
+enum class Access { read_only, read_write };
+enum class Devices { refused, allowed };
+enum class IfMissing { fail, skip };
+
+// The operations that build the sandbox's file tree, in the order in which they are to run.
+// `destination` is a path inside the sandbox: leading slashes do not matter, symbolic links are
+// followed as a process inside would see them and cannot lead out. Missing parent folders are
+// made with mode 0755, or less where the operation's own mode gives group or others nothing.
+
+/// The tree of mounts at `source` (a path of the caller's, relative to its working directory),
+/// recursively, with nosuid always, nodev unless devices are allowed. See mount(2), MS_BIND.
+struct Bind {
+    std::string source;
+    std::string destination;
+    Access access = Access::read_only;
+    Devices devices = Devices::refused;
+    IfMissing if_missing = IfMissing::fail;
+};
+
+/// As Bind, of a file or folder that is open as `source`. Refused if the path that the
+/// descriptor had no longer leads to the same file.
+struct BindDescriptor {
+    DescriptorNumber source = -1;
+    std::string destination;
+    Access access = Access::read_only;
+};
+
+/// Makes the one mount whose root is `destination` read-only; mounts below it stay as they are.
+struct RemountReadOnly {
+    std::string destination;
+};
+
+/// A new procfs where the sandbox has a pid namespace of its own, else the caller's /proc. What
+/// would let uid 0 change the host's kernel settings is covered read-only for such callers.
+struct Proc {
+    std::string destination;
+};
+
+/// A new /dev: tmpfs with the usual harmless devices, a private devpts, shm and the usual links.
+struct Dev {
+    std::string destination;
+};
+
+struct Tmpfs {
+    std::string destination;
+    unsigned mode = 0755;
+    std::uint64_t size = 0;  ///< Bytes; 0 leaves the kernel's default of half the memory.
+};
+
+struct Mqueue {
+    std::string destination;
+};
+
+struct Directory {
+    std::string destination;
+    unsigned mode = 0755;
+};
+
+/// A file with what can be read from `source`, written in place.
+struct File {
+    DescriptorNumber source = -1;
+    std::string destination;
+    unsigned mode = 0666;
+};
+
+/// A private file with what can be read from `source`, mounted over `destination`.
+struct Data {
+    DescriptorNumber source = -1;
+    std::string destination;
+    Access access = Access::read_only;
+    unsigned mode = 0600;
+};
+
+struct Symlink {
+    std::string target;  ///< The link's text, stored as it is.
+    std::string destination;
+};
+
+struct Chmod {
+    unsigned mode = 0;
+    std::string destination;
+};
+
+struct Hostname {
+    std::string name;
+};
+
+/// An overlay of the folders `lower`, the first at the bottom. See the kernel's overlayfs
+/// documentation; in a user namespace it needs Linux 5.11.
+struct Overlay {
+    enum class Upper { none, temporary, kept };
+    std::vector<std::string> lower;
+    Upper upper_kind = Upper::none;
+    std::string upper;  ///< With Upper::kept: what is written inside lands here...
+    std::string work;   ///< ...and this is an empty folder on the same file system.
+    std::string destination;
+};
+
+using Operation = std::variant<Bind, BindDescriptor, RemountReadOnly, Proc, Dev, Tmpfs, Mqueue,
+                               Directory, File, Data, Symlink, Chmod, Hostname, Overlay>;
+
+/// Whether a namespace is the sandbox's own.
+enum class Own { no, yes, if_possible };
+
+struct Namespaces {
+    Own user = Own::yes;
+    Own pid = Own::yes;
+    Own ipc = Own::yes;
+    Own net = Own::yes;  ///< A new network namespace has its loopback interface up.
+    Own uts = Own::yes;
+    Own cgroup = Own::if_possible;
+    // The mount namespace is always the sandbox's own.
+
+    std::optional<DescriptorNumber> join_user;       ///< Join this one before anything else.
+    std::optional<DescriptorNumber> join_user_last;  ///< Join this one when the tree is built.
+    std::optional<DescriptorNumber> join_pid;
+};
+
+/// Edits the capabilities that the command ends up with, in order. An ordinary user starts with
+/// none, root with its effective set. See capabilities(7).
+struct CapabilityEdit {
+    enum class Kind { add, drop, add_all, drop_all };
+    Kind kind = Kind::drop_all;
+    unsigned number = 0;
+};
+
+/// One variable edit, in order, on what the caller's environment is.
+struct EnvironmentEdit {
+    enum class Kind { set, unset, clear };
+    Kind kind = Kind::clear;
+    std::string name;
+    std::string value;
+};
+
+/// What a sandbox is to be. A plain value: copying it copies the wish, nothing else.
+struct Spec {
+    Namespaces namespaces;
+    std::vector<Operation> operations;
+
+    std::vector<std::string> command;    ///< What to execute, found through the sandbox's PATH.
+    std::optional<std::string> argv0;    ///< argv[0] for the command, if not command[0].
+    std::optional<std::string> directory;  ///< Working directory inside, resolved inside.
+    std::vector<EnvironmentEdit> environment;
+    std::optional<std::uint32_t> uid;  ///< As seen inside; default the caller's.
+    std::optional<std::uint32_t> gid;
+    std::vector<CapabilityEdit> capabilities;
+
+    bool new_session = false;             ///< setsid(2) before the command starts.
+    bool command_is_pid_1 = false;        ///< No init: the command is pid 1 itself.
+    bool die_with_parent = false;         ///< Everything ends when the starting thread ends.
+    bool disable_user_namespaces = false; ///< The command can make no further user namespace.
+    bool assert_user_namespaces_disabled = false;
+
+    std::vector<std::string> lock_files;  ///< Paths inside; a shared record lock is held on each.
+    std::vector<DescriptorNumber> sync_descriptors;  ///< Stay open while the sandbox lives.
+    std::vector<std::vector<std::uint8_t>> seccomp_programs;  ///< Classic BPF, loaded in order.
+    std::optional<DescriptorNumber> seccomp_descriptor;       ///< One program, read late.
+
+    std::optional<DescriptorNumber> block_descriptor;  ///< Read before the command is executed.
+    std::optional<DescriptorNumber> user_map_descriptor;  ///< Someone else writes the id maps and
+                                                          ///< then one byte here.
+    std::optional<DescriptorNumber> info_descriptor;
+    std::optional<DescriptorNumber> status_descriptor;
+    std::vector<DescriptorNumber> consumed;  ///< Further descriptors that the command must not see.
+
+    std::optional<std::string> exec_label;  ///< SELinux labels, see selinux(8).
+    std::optional<std::string> file_label;
+
+    bool tolerate_failed_submounts = false;  ///< Go on where a mount below a bind cannot be
+                                             ///< restricted (classic mount calls only).
+};
+
+/// A capability's number by its name ("CAP_NET_RAW", "net_raw", any case); nothing if unknown.
+std::optional<unsigned> capability_by_name(const std::string& name);
+
+/// Every capability name this library knows, in the order of their numbers.
+std::vector<std::string> capability_names();
+
+}  // namespace nsbox

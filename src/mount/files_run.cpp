@@ -1,0 +1,166 @@
+// Runs after clone3: no allocation, no locks, no libc but what the child-symbols lint allows.
+//
+// Folders, files, links and modes.
+
+#include "mount/resolve.hpp"
+#include "mount/steps.hpp"
+#include "mount/tree.hpp"
+#include "sys/mount_flags.hpp"
+#include "sys/raw.hpp"
+
+namespace nsbox::mount {
+
+namespace raw = sys::raw;
+using sys::ChildState;
+using sys::Fd;
+using sys::Site;
+
+int run(const MakeDirectory& step, ChildState& state) noexcept
+{
+    const Fd place = ensure_directory(state, step.target, step.mode, step.parent_mode);
+    return place ? 0 : place.error();
+}
+
+namespace {
+
+int write_all(int to, const char* data, std::size_t size) noexcept
+{
+    while (size > 0) {
+        const long put = raw::write(to, data, size);
+        if (put == -EINTR)
+            continue;
+        if (put < 0)
+            return static_cast<int>(put);
+        data += put;
+        size -= static_cast<std::size_t>(put);
+    }
+    return 0;
+}
+
+/// Copies from the descriptor's offset to its end, and closes it.
+int copy_contents(int from, int to) noexcept
+{
+    char buffer[16384];
+    for (;;) {
+        const long got = raw::read(from, buffer, sizeof buffer);
+        if (got == -EINTR)
+            continue;
+        if (got < 0)
+            return static_cast<int>(got);
+        if (got == 0)
+            break;
+        if (const int rc = write_all(to, buffer, static_cast<std::size_t>(got)); rc < 0)
+            return rc;
+    }
+    raw::close(from);
+    return 0;
+}
+
+/// Opens a file for writing as open(2) with O_CREAT | O_TRUNC would inside the sandbox.
+Fd create_file(ChildState& state, const char* path, unsigned mode, unsigned parent_mode) noexcept
+{
+    // A device or a pipe at the destination must not block or act on being opened.
+    constexpr std::uint64_t flags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY;
+    if (state.has_openat2) {
+        Fd file{raw::openat2(state.root, path, flags, RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS,
+                             mode)};
+        if (file || file.error() != -ENOENT)
+            return file;
+    }
+    // ensure_file() makes it with a mount point's mode, in the right place.
+    const Fd before = resolve(state, path);
+    const Fd place = ensure_file(state, path, parent_mode);
+    if (!place)
+        return Fd{place.error()};
+    sys::FixedText<64> name;
+    name.add("self/fd/").number(static_cast<unsigned long>(place.get()));
+    if (!before)
+        if (const int rc = raw::fchmodat(state.proc, name.c_str(), mode | 0200); rc < 0)
+            return Fd{rc};
+    Fd file{raw::openat(state.proc, name.c_str(), O_WRONLY | O_TRUNC | O_CLOEXEC | O_NOCTTY)};
+    if (file && !before)
+        if (const int rc = raw::fchmod(file.get(), mode); rc < 0)
+            return Fd{rc};
+    return file;
+}
+
+}  // namespace
+
+int run(const WriteFile& step, ChildState& state) noexcept
+{
+    state.site = Site::create;
+    const Fd file = create_file(state, step.target, step.mode, step.parent_mode);
+    if (!file)
+        return file.error();
+    const int rc = copy_contents(step.fd, file.get());
+    return rc < 0 ? state.failed(Site::contents, rc) : 0;
+}
+
+int run(const BindContents& step, ChildState& state) noexcept
+{
+    sys::FixedText<64> name;
+    name.add("data").number(state.stored++);
+    const Fd file{raw::openat(state.store, name.c_str(),
+                              O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, step.mode)};
+    if (!file)
+        return state.failed(Site::create, file.error());
+    if (const int rc = copy_contents(step.fd, file.get()); rc < 0)
+        return state.failed(Site::contents, rc);
+    // The store is unbindable, so that no recursive bind copies it; lifted for this one file.
+    if (const int rc = shield(state, false); rc < 0)
+        return state.failed(Site::source, rc);
+    Fd tree = open_source(state, Source{state.store, name.c_str()});
+    if (!tree)
+        return state.failed(Site::source, tree.error());
+    const Fd place = ensure_file(state, step.target, step.parent_mode);
+    if (!place)
+        return place.error();
+    const std::uint64_t attributes = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV |
+                                     (step.read_only ? std::uint64_t{MOUNT_ATTR_RDONLY} : 0);
+    if (const int rc = attach(state, tree, target_at(state, place, step.target), attributes,
+                              Submounts::must_be_restricted);
+        rc < 0)
+        return rc;
+    if (const int rc = shield(state, true); rc < 0)
+        return state.failed(Site::source, rc);
+    raw::unlinkat(state.store, name.c_str(), 0);
+    return 0;
+}
+
+int run(const MakeSymlink& step, ChildState& state) noexcept
+{
+    Place place;
+    if (const int rc = ensure_parents(state, step.target, 0755, place); rc < 0)
+        return rc;
+    const int rc = raw::symlinkat(step.text, place.parent.get(), place.name);
+    if (rc != -EEXIST)
+        return rc;
+    char text[4096];
+    const long got = raw::readlinkat(place.parent.get(), place.name, text, sizeof text - 1);
+    if (got == -EINVAL)
+        return state.failed(Site::exists_other, -EEXIST);
+    if (got < 0)
+        return state.failed(Site::exists_unreadable, static_cast<int>(got));
+    text[got] = '\0';
+    if (sys::equal(text, step.text))
+        return 0;
+    state.detail.clear();
+    state.detail.add(text);
+    return state.failed(Site::exists_link, -EEXIST);
+}
+
+int run(const ChangeMode& step, ChildState& state) noexcept
+{
+    const Fd file = resolve(state, step.target);
+    if (!file)
+        return file.error();
+    // The file is changed by descriptor: its name may mean something else by now.
+    const int rc = raw::fchmodat2(file.get(), "", step.mode, AT_EMPTY_PATH);
+    if (rc != -ENOSYS && rc != -EPERM)
+        return rc;
+    sys::FixedText<64> name;
+    name.add("self/fd/").number(static_cast<unsigned long>(file.get()));
+    return raw::fchmodat(state.proc, name.c_str(), step.mode);
+}
+
+}  // namespace nsbox::mount

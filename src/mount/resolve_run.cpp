@@ -1,0 +1,419 @@
+// Runs after clone3: no allocation, no locks, no libc but what the child-symbols lint allows.
+
+#include "mount/resolve.hpp"
+
+#include "sys/raw.hpp"
+
+namespace nsbox::mount {
+
+namespace raw = sys::raw;
+using sys::ChildState;
+using sys::Fd;
+using sys::Site;
+
+namespace {
+
+constexpr std::size_t path_max = 4096;
+constexpr int most_links = 40;  // As the kernel: path_resolution(7).
+constexpr int most_retries = 64;
+
+struct PathText {
+    char text[path_max];
+    std::size_t size = 0;
+};
+
+bool append(PathText& to, const char* text, std::size_t count) noexcept
+{
+    if (to.size + count + 1 > path_max)
+        return false;
+    for (std::size_t i = 0; i < count; ++i)
+        to.text[to.size++] = text[i];
+    to.text[to.size] = '\0';
+    return true;
+}
+
+/// Where the next component begins and how long it is; false at the end.
+bool next_component(const char*& at, std::size_t& size) noexcept
+{
+    while (*at == '/')
+        ++at;
+    size = 0;
+    while (at[size] != '\0' && at[size] != '/')
+        ++size;
+    return size > 0;
+}
+
+bool is_dot(const char* at, std::size_t size) noexcept
+{
+    return size == 1 && at[0] == '.';
+}
+
+bool is_dot_dot(const char* at, std::size_t size) noexcept
+{
+    return size == 2 && at[0] == '.' && at[1] == '.';
+}
+
+/// Opens `walked`, whose components are known to be no links and to hold no "..".
+Fd open_walked(int root, const PathText& walked) noexcept
+{
+    Fd at{raw::openat(root, ".", O_PATH | O_CLOEXEC | O_DIRECTORY)};
+    const char* rest = walked.text;
+    std::size_t size = 0;
+    while (at && next_component(rest, size)) {
+        char name[256];
+        if (size >= sizeof name)
+            return Fd{-ENAMETOOLONG};
+        for (std::size_t i = 0; i < size; ++i)
+            name[i] = rest[i];
+        name[size] = '\0';
+        at = Fd{raw::openat(at.get(), name, O_PATH | O_CLOEXEC | O_NOFOLLOW)};
+        rest += size;
+    }
+    return at;
+}
+
+void drop_last(PathText& path) noexcept
+{
+    while (path.size > 0 && path.text[--path.size] != '/') {
+    }
+    path.text[path.size] = '\0';
+}
+
+struct Walk {
+    PathText walked;   // What was resolved so far.
+    PathText pending;  // What is still to be resolved.
+    int links = 0;
+};
+
+/// Puts a link's text in front of what is still pending.
+int expand_link(Walk& walk, int link, const char* rest) noexcept
+{
+    if (++walk.links > most_links)
+        return -ELOOP;
+    PathText text;
+    const long got = raw::readlinkat(link, "", text.text, path_max - 1);
+    if (got < 0)
+        return static_cast<int>(got);
+    text.size = static_cast<std::size_t>(got);
+    text.text[text.size] = '\0';
+    if (text.size == 0)
+        return -ENOENT;
+    if (!append(text, "/", 1) || !append(text, rest, sys::length(rest)))
+        return -ENAMETOOLONG;
+    if (text.text[0] == '/') {
+        walk.walked.size = 0;
+        walk.walked.text[0] = '\0';
+    }
+    walk.pending = text;
+    return 0;
+}
+
+/// One component of the walk; 1 when there is none left.
+int walk_component(Walk& walk, int root, Leaf leaf) noexcept
+{
+    const char* at = walk.pending.text;
+    std::size_t size = 0;
+    if (!next_component(at, size))
+        return 1;
+    const char* rest = at + size;
+    if (is_dot_dot(at, size)) {
+        drop_last(walk.walked);
+    } else if (!is_dot(at, size)) {
+        if (!append(walk.walked, "/", 1) || !append(walk.walked, at, size))
+            return -ENAMETOOLONG;
+        const Fd here = open_walked(root, walk.walked);
+        if (!here)
+            return here.error();
+        struct ::stat status;
+        if (const int rc = raw::fstat(here.get(), &status); rc < 0)
+            return rc;
+        const char* after = rest;
+        std::size_t more = 0;
+        const bool last = !next_component(after, more);
+        if (S_ISLNK(status.st_mode) && !(last && leaf == Leaf::keep)) {
+            drop_last(walk.walked);
+            return expand_link(walk, here.get(), rest);
+        }
+        if (!last && !S_ISDIR(status.st_mode))
+            return -ENOTDIR;
+    }
+    const PathText copy = walk.pending;
+    walk.pending.size = 0;
+    const std::size_t skipped = static_cast<std::size_t>(rest - walk.pending.text);
+    append(walk.pending, copy.text + skipped, copy.size - skipped);
+    return 0;
+}
+
+/// The walk for kernels, or seccomp filters around us, without openat2.
+Fd resolve_by_walking(int root, const char* path, Leaf leaf) noexcept
+{
+    Walk walk;
+    walk.walked.text[0] = '\0';
+    if (!append(walk.pending, path, sys::length(path)))
+        return Fd{-ENAMETOOLONG};
+    for (;;) {
+        const int rc = walk_component(walk, root, leaf);
+        if (rc < 0)
+            return Fd{rc};
+        if (rc == 1)
+            return open_walked(root, walk.walked);
+    }
+}
+
+bool copy_name(Place& place, const char* from, std::size_t size) noexcept
+{
+    if (size >= sizeof place.name)
+        return false;
+    for (std::size_t i = 0; i < size; ++i)
+        place.name[i] = from[i];
+    place.name[size] = '\0';
+    return true;
+}
+
+/// Splits a path into what is above its last component, and that component.
+bool split(const char* path, PathText& above, Place& place) noexcept
+{
+    std::size_t end = sys::length(path);
+    while (end > 0 && path[end - 1] == '/')
+        --end;
+    std::size_t begin = end;
+    while (begin > 0 && path[begin - 1] != '/')
+        --begin;
+    if (!copy_name(place, path + begin, end - begin))
+        return false;
+    above.size = 0;
+    above.text[0] = '\0';
+    return append(above, path, begin);
+}
+
+bool names_an_entry(const Place& place) noexcept
+{
+    const std::size_t size = sys::length(place.name);
+    return size > 0 && !is_dot(place.name, size) && !is_dot_dot(place.name, size);
+}
+
+int require_directory(int fd) noexcept
+{
+    struct ::stat status;
+    if (const int rc = raw::fstat(fd, &status); rc < 0)
+        return rc;
+    return S_ISDIR(status.st_mode) ? 0 : -ENOTDIR;
+}
+
+/// Tells a dangling link from other reasons why a name could not be made.
+int why_it_exists(ChildState& state, const Place& place, const char* path) noexcept
+{
+    char text[path_max];
+    const long got = raw::readlinkat(place.parent.get(), place.name, text, sizeof text - 1);
+    if (got < 0)
+        return state.failed(Site::parents, -ENOTDIR);
+    text[got] = '\0';
+    state.detail.clear();
+    state.detail.add(path).add(" -> ").add(text);
+    return state.failed(Site::dangling, -ENOENT);
+}
+
+Fd make_directory_at(ChildState& state, Place& place, const char* path, unsigned mode) noexcept
+{
+    if (!names_an_entry(place))
+        return Fd{state.failed(Site::parents, -ENOENT)};
+    const int rc = raw::mkdirat(place.parent.get(), place.name, mode);
+    if (rc == -EEXIST) {
+        // Someone else may have made it meanwhile; a link that leads nowhere is refused.
+        Fd now{raw::openat(place.parent.get(), place.name,
+                           O_PATH | O_CLOEXEC | O_NOFOLLOW | O_DIRECTORY)};
+        if (now)
+            return now;
+        return Fd{why_it_exists(state, place, path)};
+    }
+    if (rc < 0)
+        return Fd{rc};
+    return Fd{raw::openat(place.parent.get(), place.name,
+                          O_PATH | O_CLOEXEC | O_NOFOLLOW | O_DIRECTORY)};
+}
+
+/// The longest part of `path` that exists; `prefix` becomes that part.
+Fd open_existing_prefix(const ChildState& state, PathText& prefix) noexcept
+{
+    Fd there;
+    do {
+        while (prefix.size > 0 && prefix.text[prefix.size - 1] == '/')
+            --prefix.size;
+        drop_last(prefix);
+        there = resolve(state, prefix.size > 0 ? prefix.text : "/");
+    } while (there.error() == -ENOENT && prefix.size > 0);
+    return there;
+}
+
+/// Opens the folder `path`, making it and what is missing above it.
+Fd open_or_make_directory(ChildState& state, const char* path, unsigned mode) noexcept
+{
+    Fd there = resolve(state, path);
+    if (there) {
+        if (const int rc = require_directory(there.get()); rc < 0)
+            return Fd{state.failed(Site::parents, rc)};
+        return there;
+    }
+    if (there.error() != -ENOENT)
+        return Fd{state.failed(Site::parents, there.error())};
+    PathText prefix;
+    if (!append(prefix, path, sys::length(path)))
+        return Fd{state.failed(Site::parents, -ENAMETOOLONG)};
+    there = open_existing_prefix(state, prefix);
+    if (!there)
+        return Fd{state.failed(Site::parents, there.error())};
+    const char* rest = path + prefix.size;
+    std::size_t size = 0;
+    Place place;
+    while (next_component(rest, size)) {
+        if (!copy_name(place, rest, size))
+            return Fd{state.failed(Site::parents, -ENAMETOOLONG)};
+        rest += size;
+        prefix.size = 0;
+        append(prefix, path, static_cast<std::size_t>(rest - path));
+        if (is_dot(place.name, size))
+            continue;
+        if (is_dot_dot(place.name, size)) {
+            there = resolve(state, prefix.text);
+            if (!there)
+                return Fd{state.failed(Site::parents, there.error())};
+            continue;
+        }
+        place.parent = static_cast<Fd&&>(there);
+        state.site = Site::parents;
+        there = make_directory_at(state, place, prefix.text, mode);
+        if (!there)
+            return there;
+    }
+    return there;
+}
+
+}  // namespace
+
+Fd resolve(const ChildState& state, const char* path, Leaf leaf) noexcept
+{
+    // An empty path and a path of slashes are the root.
+    const char* at = path;
+    std::size_t size = 0;
+    if (!next_component(at, size))
+        return Fd{raw::fcntl(state.root, F_DUPFD_CLOEXEC, 3)};
+    const std::uint64_t nofollow = leaf == Leaf::keep ? O_NOFOLLOW : 0;
+    if (state.has_openat2) {
+        for (int i = 0; i < most_retries; ++i) {
+            Fd fd{raw::openat2(state.root, path, O_PATH | O_CLOEXEC | nofollow,
+                               RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS)};
+            // EAGAIN: a rename elsewhere made the kernel unsure about "..".
+            if (fd.error() != -EAGAIN)
+                return fd;
+        }
+    }
+    return resolve_by_walking(state.root, path, leaf);
+}
+
+int ensure_parents(ChildState& state, const char* path, unsigned parent_mode,
+                   Place& place) noexcept
+{
+    PathText above;
+    if (!split(path, above, place))
+        return state.failed(Site::parents, -ENAMETOOLONG);
+    place.parent =
+        open_or_make_directory(state, above.size > 0 ? above.text : "/", parent_mode);
+    return place.parent ? 0 : place.parent.error();
+}
+
+Fd ensure_directory(ChildState& state, const char* path, unsigned mode,
+                    unsigned parent_mode) noexcept
+{
+    Fd there = resolve(state, path);
+    if (there) {
+        if (const int rc = require_directory(there.get()); rc < 0)
+            return Fd{state.failed(Site::make, rc)};
+        return there;
+    }
+    if (there.error() != -ENOENT)
+        return Fd{state.failed(Site::parents, there.error())};
+    Place place;
+    if (const int rc = ensure_parents(state, path, parent_mode, place); rc < 0)
+        return Fd{rc};
+    if (!names_an_entry(place)) {
+        // "a/b/." or "a/..": what is named exists now that its parents do.
+        there = resolve(state, path);
+        return there ? static_cast<Fd&&>(there) : Fd{state.failed(Site::make, there.error())};
+    }
+    state.site = Site::make;
+    return make_directory_at(state, place, path, mode);
+}
+
+namespace {
+
+/// The last component is a link to nothing: the file is made where it points, if the folder
+/// there exists. The link's text is resolved inside, so it cannot lead out.
+Fd create_through_link(ChildState& state, const char* path, const Place& place,
+                       unsigned parent_mode, int links) noexcept
+{
+    PathText target;
+    char text[path_max];
+    const long got = raw::readlinkat(place.parent.get(), place.name, text, sizeof text - 1);
+    if (got < 0)
+        return Fd{state.failed(Site::create, -EEXIST)};
+    text[got] = '\0';
+    Place ignored;
+    if (text[0] != '/' && !split(path, target, ignored))
+        return Fd{state.failed(Site::create, -ENAMETOOLONG)};
+    if (text[0] == '/') {
+        target.size = 0;
+        target.text[0] = '\0';
+    }
+    if (links > most_links || !append(target, text, static_cast<std::size_t>(got)))
+        return Fd{state.failed(Site::create, links > most_links ? -ELOOP : -ENAMETOOLONG)};
+    Place end;
+    PathText above;
+    if (!split(target.text, above, end))
+        return Fd{state.failed(Site::create, -ENAMETOOLONG)};
+    end.parent = resolve(state, above.size > 0 ? above.text : "/");
+    if (!end.parent || !names_an_entry(end)) {
+        state.detail.clear();
+        state.detail.add(path).add(" -> ").add(text);
+        return Fd{state.failed(Site::dangling, -ENOENT)};
+    }
+    const int rc = raw::mknodat(end.parent.get(), end.name, S_IFREG | 0444, 0);
+    if (rc == -EEXIST)
+        return create_through_link(state, target.text, end, parent_mode, links + 1);
+    if (rc < 0)
+        return Fd{state.failed(Site::create, rc)};
+    return Fd{raw::openat(end.parent.get(), end.name, O_PATH | O_CLOEXEC | O_NOFOLLOW)};
+}
+
+}  // namespace
+
+Fd ensure_file(ChildState& state, const char* path, unsigned parent_mode) noexcept
+{
+    Fd there = resolve(state, path);
+    if (there) {
+        struct ::stat status;
+        if (const int rc = raw::fstat(there.get(), &status); rc < 0)
+            return Fd{state.failed(Site::create, rc)};
+        if (S_ISDIR(status.st_mode))
+            return Fd{state.failed(Site::create, -EISDIR)};
+        return there;
+    }
+    if (there.error() != -ENOENT)
+        return Fd{state.failed(there.error() == -ENOTDIR ? Site::parents : Site::create,
+                               there.error())};
+    Place place;
+    if (const int rc = ensure_parents(state, path, parent_mode, place); rc < 0)
+        return Fd{rc};
+    if (!names_an_entry(place))
+        return Fd{state.failed(Site::create, -EISDIR)};
+    const int rc = raw::mknodat(place.parent.get(), place.name, S_IFREG | 0444, 0);
+    if (rc == -EEXIST)
+        return create_through_link(state, path, place, parent_mode, 0);
+    if (rc < 0)
+        return Fd{state.failed(Site::create, rc)};
+    there = Fd{raw::openat(place.parent.get(), place.name, O_PATH | O_CLOEXEC | O_NOFOLLOW)};
+    if (!there)
+        state.site = Site::create;
+    return there;
+}
+
+}  // namespace nsbox::mount

@@ -1,0 +1,114 @@
+// Runs after clone3: no allocation, no locks, no libc but what the child-symbols lint allows.
+
+#include "ns/steps.hpp"
+#include "sys/fd.hpp"
+#include "sys/raw.hpp"
+
+#include <linux/capability.h>
+#include <linux/prctl.h>
+#include <linux/sched.h>
+
+namespace nsbox::ns {
+
+namespace raw = sys::raw;
+using sys::ChildState;
+using sys::Fd;
+using sys::Site;
+
+namespace {
+
+int write_proc(const ChildState& state, const char* name, const char* text) noexcept
+{
+    const Fd file{raw::openat(state.proc, name, O_WRONLY | O_CLOEXEC)};
+    if (!file)
+        return file.error();
+    const long put = raw::write(file.get(), text, sys::length(text));
+    return put < 0 ? static_cast<int>(put) : 0;
+}
+
+constexpr unsigned most_capabilities = 64;
+
+}  // namespace
+
+int run(const DropBounding& step, ChildState& state) noexcept
+{
+    for (unsigned cap = 0; cap < most_capabilities; ++cap) {
+        if ((step.keep >> cap & 1) != 0)
+            continue;
+        const int rc = raw::prctl(PR_CAPBSET_DROP, cap);
+        if (rc == -EINVAL)
+            return 0;  // The kernel has no more.
+        if (rc < 0 && rc != -EPERM)
+            return state.failed(Site::bounding, rc);
+    }
+    return 0;
+}
+
+int run(const WriteIdMaps& step, ChildState& state) noexcept
+{
+    if (const int rc = write_proc(state, "self/uid_map", step.uid_map); rc < 0)
+        return state.failed(Site::uid_map, rc);
+    if (step.deny_setgroups) {
+        const int rc = write_proc(state, "self/setgroups", "deny");
+        if (rc < 0 && rc != -ENOENT)
+            return state.failed(Site::setgroups, rc);
+    }
+    const int rc = write_proc(state, "self/gid_map", step.gid_map);
+    return rc < 0 ? state.failed(Site::gid_map, rc) : 0;
+}
+
+int run(const TakeIds& step, ChildState& state) noexcept
+{
+    if (step.set_gid && raw::getgid() != step.gid)
+        if (const int rc = raw::setresgid(step.gid); rc < 0)
+            return state.failed(Site::gid, rc);
+    if (step.set_uid && raw::getuid() != step.uid)
+        if (const int rc = raw::setresuid(step.uid); rc < 0)
+            return state.failed(Site::uid, rc);
+    return 0;
+}
+
+int run(const JoinUserNamespace& step, ChildState&) noexcept
+{
+    return raw::setns(step.fd, CLONE_NEWUSER);
+}
+
+int run(const LimitUserNamespaces&, ChildState& state) noexcept
+{
+    const int rc = write_proc(state, "sys/user/max_user_namespaces", "1");
+    return rc < 0 ? state.failed(Site::limit, rc) : 0;
+}
+
+int run(const NewUserNamespace&, ChildState&) noexcept
+{
+    return raw::unshare(CLONE_NEWUSER);
+}
+
+int run(const RefuseUserNamespaces&, ChildState& state) noexcept
+{
+    const int rc = raw::unshare(CLONE_NEWUSER);
+    // What refuses namespaces: a limit, a sysctl or a filter, an old kernel. Anything else, such
+    // as no memory, says nothing about what the command could do.
+    if (rc == -ENOSPC || rc == -EPERM || rc == -EUSERS || rc == -EINVAL || rc == -ENOSYS ||
+        rc == -EACCES)
+        return 0;
+    return state.failed(Site::not_disabled, rc < 0 ? rc : -EEXIST);
+}
+
+int run(const SetCapabilities& step, ChildState& state) noexcept
+{
+    if (const int rc = raw::capset(step.sets, step.sets, step.sets); rc < 0)
+        return rc;
+    if (!step.ambient)
+        return 0;
+    for (unsigned cap = 0; cap < most_capabilities; ++cap) {
+        if ((step.sets >> cap & 1) == 0)
+            continue;
+        const int rc = raw::prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, cap);
+        if (rc < 0 && rc != -EINVAL && rc != -EPERM)
+            return state.failed(Site::ambient, rc);
+    }
+    return 0;
+}
+
+}  // namespace nsbox::ns

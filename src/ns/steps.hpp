@@ -1,0 +1,60 @@
+#pragma once
+
+#include "sys/child_state.hpp"
+
+#include <cstdint>
+
+namespace nsbox::ns {
+
+// Mechanism: namespaces and identity, one recipe a step; run() returns 0 or -errno.
+
+/// Removes from the bounding set what is not in `keep`. Capabilities that the kernel does not
+/// have are passed over; so is lacking CAP_SETPCAP.
+struct DropBounding {
+    std::uint64_t keep;
+};
+
+/// Writes the single-id maps of the user namespace that this process is in.
+struct WriteIdMaps {
+    const char* uid_map;
+    const char* gid_map;
+    bool deny_setgroups;
+};
+
+/// Takes these ids where they differ from the current ones, the group first.
+struct TakeIds {
+    bool set_uid;
+    bool set_gid;
+    std::uint32_t uid;
+    std::uint32_t gid;
+};
+
+struct JoinUserNamespace {
+    int fd;
+};
+
+/// Forbids user namespaces below the next one by its limit.
+struct LimitUserNamespaces {};
+
+struct NewUserNamespace {};
+
+/// Succeeds only where a further user namespace cannot be made.
+struct RefuseUserNamespaces {};
+
+/// The final capability sets. `ambient`: raise each one into the ambient set too, so that an
+/// exec by any user id keeps it.
+struct SetCapabilities {
+    std::uint64_t sets;
+    bool ambient;
+};
+
+int run(const DropBounding& step, sys::ChildState& state) noexcept;
+int run(const WriteIdMaps& step, sys::ChildState& state) noexcept;
+int run(const TakeIds& step, sys::ChildState& state) noexcept;
+int run(const JoinUserNamespace& step, sys::ChildState& state) noexcept;
+int run(const LimitUserNamespaces& step, sys::ChildState& state) noexcept;
+int run(const NewUserNamespace& step, sys::ChildState& state) noexcept;
+int run(const RefuseUserNamespaces& step, sys::ChildState& state) noexcept;
+int run(const SetCapabilities& step, sys::ChildState& state) noexcept;
+
+}  // namespace nsbox::ns

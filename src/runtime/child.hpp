@@ -1,0 +1,55 @@
+#pragma once
+
+#include "runtime/command.hpp"
+#include "runtime/packet.hpp"
+#include "runtime/steps.hpp"
+
+#include <linux/sched.h>
+
+namespace nsbox::runtime {
+
+/// Everything that the child borrows from the Plan and from launch(). Pointers and numbers only.
+struct ChildProgram {
+    const ChildStep* steps = nullptr;
+    std::size_t step_count = 0;
+    int channel = -1;         ///< The child's end.
+    int supervisor_end = -1;  ///< The other end, which the child must not hold open.
+    bool has_clone3 = true;
+
+    Command command{};
+    unsigned pwd_slot = 0;
+    const char* pwd[pwd_choices] = {};
+
+    int init = -1;    ///< The init program, or negative: the child executes the command itself.
+    int packet = -1;  ///< What init is given.
+    const char* const* init_argv = nullptr;
+
+    // Joining namespaces takes further processes; see run_joiner().
+    int join_user = -1;
+    int join_pid = -1;
+    std::uint64_t clone_flags = 0;
+    bool own_pid = false;
+};
+
+/// Numbers in place of a step's index, for what happens before the first step.
+enum : std::int32_t { joining_user = -2, joining_pid = -3, cloning = -4, starting = -5 };
+
+/// Runs the steps and executes the command or init; does not return.
+[[noreturn]] void run_child(const ChildProgram& program) noexcept;
+
+/// Joins the namespaces that the program names and hands over to a child made there, which
+/// becomes a child of the supervisor (CLONE_PARENT); does not return.
+[[noreturn]] void run_joiner(const ChildProgram& program) noexcept;
+
+/// clone3, or clone where that is missing. `stack` null: the child has a copy of the memory.
+struct CloneRequest {
+    std::uint64_t flags;
+    void* stack;
+    std::size_t stack_size;
+    int* pidfd;
+    bool has_clone3;
+    bool to_our_parent;  ///< CLONE_PARENT, which takes no exit signal.
+};
+long clone_child(const CloneRequest& request, void (*function)(void*), void* argument) noexcept;
+
+}  // namespace nsbox::runtime

@@ -1,0 +1,261 @@
+// Runs after clone3: no allocation, no locks, no libc but what the child-symbols lint allows.
+
+#include "runtime/child.hpp"
+
+#include "sys/fd.hpp"
+#include "sys/raw.hpp"
+
+#include <csignal>
+#include <linux/prctl.h>
+#include <sys/socket.h>
+
+namespace nsbox::runtime {
+
+namespace raw = sys::raw;
+using sys::ChildState;
+using sys::Site;
+
+namespace {
+
+struct Report {
+    Message message;
+    char text[4096];
+};
+
+/// Only write(2) is used: a filter that is loaded already may allow little more.
+void tell(int channel, const Message& message, const char* text = nullptr) noexcept
+{
+    Report report;
+    report.message = message;
+    std::size_t size = 0;
+    if (text != nullptr)
+        for (; text[size] != '\0' && size < sizeof report.text; ++size)
+            report.text[size] = text[size];
+    raw::write(channel, &report, sizeof message + size);
+}
+
+[[noreturn]] void give_up(int channel, Tell kind, int error, int step = 0, Site site = Site::step,
+                          const char* text = nullptr) noexcept
+{
+    tell(channel, Message{kind, -error, step, static_cast<std::uint32_t>(site)}, text);
+    raw::exit_group(1);
+}
+
+/// Whether the supervisor has closed its end, as it does when it dies.
+bool supervisor_is_gone(int channel) noexcept
+{
+    pollfd fd{channel, 0, 0};
+    const timespec now{};
+    return raw::poll(&fd, 1, &now) > 0 && (fd.revents & POLLHUP) != 0;
+}
+
+/// From here on the supervisor's death ends this process. The signal comes too late for a
+/// supervisor that is dead already, so its end of the channel is looked at afterwards.
+int follow_supervisor(int channel) noexcept
+{
+    const int rc = raw::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (rc < 0)
+        return rc;
+    if (supervisor_is_gone(channel))
+        raw::exit_group(1);
+    return 0;
+}
+
+void run_steps(const ChildProgram& program, ChildState& state) noexcept
+{
+    for (std::size_t i = 0; i < program.step_count; ++i) {
+        state.site = Site::step;
+        const int rc = std::visit([&](const auto& step) noexcept { return run(step, state); },
+                                  program.steps[i]);
+        if (rc < 0)
+            give_up(program.channel, Tell::step_failed, rc, static_cast<int>(i), state.site,
+                    state.detail.c_str());
+    }
+}
+
+/// Identity changes on the way may have cleared it; see PR_SET_PDEATHSIG in prctl(2).
+void settle_parent_death(const ChildProgram& program) noexcept
+{
+    int rc = 0;
+    if (program.command.die_with_parent)
+        rc = follow_supervisor(program.channel);
+    else
+        rc = raw::prctl(PR_SET_PDEATHSIG, 0);
+    if (rc < 0)
+        give_up(program.channel, Tell::late_failed, rc, starting);
+}
+
+[[noreturn]] void become_init(const ChildProgram& program, const ChildState& state) noexcept
+{
+    const std::uint32_t choice = state.pwd_choice;
+    long rc = raw::call(SYS_pwrite64, program.packet, &choice, sizeof choice,
+                        offsetof(PacketHeader, pwd_choice));
+    if (rc >= 0)
+        rc = raw::fcntl(program.packet, F_SETFD, 0);
+    if (rc >= 0)
+        rc = raw::fcntl(program.channel, F_SETFD, 0);
+    if (rc >= 0) {
+        const char* const no_environment[] = {nullptr};
+        rc = raw::execveat(program.init, "", program.init_argv, no_environment, AT_EMPTY_PATH);
+    }
+    give_up(program.channel, Tell::late_failed, static_cast<int>(rc), starting);
+}
+
+[[noreturn]] void become_command(const ChildProgram& program, const ChildState& state) noexcept
+{
+    const Command& command = program.command;
+    command.envp[program.pwd_slot] = program.pwd[state.pwd_choice];
+    if (const int rc = prepare_command(command); rc < 0)
+        give_up(program.channel, Tell::late_failed, rc, starting);
+    const int first = choose_candidate(command);
+    if (first < 0)
+        give_up(program.channel, Tell::exec_failed, first);
+    // Filters may forbid all but exec, so this is said before they are loaded.
+    tell(program.channel, Message{Tell::about_to_exec, 0, 0, 0});
+    if (const int rc = load_filters(command); rc < 0)
+        give_up(program.channel, Tell::filter_failed, rc, starting);
+    give_up(program.channel, Tell::exec_failed, execute(command, first));
+}
+
+}  // namespace
+
+namespace {
+
+/// With nonsense for arguments, a call that exists and is not filtered says that it is nonsense.
+bool answers(long rc) noexcept
+{
+    return rc == -EINVAL || rc == -EBADF || rc == -EFAULT || rc == -ENOENT;
+}
+
+/// What the kernel, or a filter around us, lacks is found by trying; only here does this process
+/// have the rights that the calls ask for before they look at their arguments.
+void probe_kernel(ChildState& state) noexcept
+{
+    state.has_openat2 = answers(raw::call(SYS_openat2, -1, "", nullptr, std::size_t{0}));
+    state.has_mount_api =
+        answers(raw::call(SYS_open_tree, -1, "", ~0U)) &&
+        answers(raw::call(SYS_move_mount, -1, "", -1, "", ~0U)) &&
+        answers(raw::call(SYS_mount_setattr, -1, "", ~0U, nullptr, std::size_t{0}));
+}
+
+/// What CLONE_CLEAR_SIGHAND does: no handler of the caller's may run in this process. All
+/// signals are blocked until exec is near.
+void reset_handlers() noexcept
+{
+    constexpr int last_signal = 64;
+    constexpr unsigned long ignore = 1;
+    for (int signal = 1; signal <= last_signal; ++signal) {
+        unsigned long action[4]{};
+        const long rc = raw::call(SYS_rt_sigaction, signal, nullptr, action, 8);
+        if (rc == 0 && action[0] > ignore)
+            raw::signal_default(signal);
+    }
+}
+
+}  // namespace
+
+void run_child(const ChildProgram& program) noexcept
+{
+    raw::close(program.supervisor_end);
+    if (!program.has_clone3)
+        reset_handlers();
+    if (const int rc = follow_supervisor(program.channel); rc < 0)
+        give_up(program.channel, Tell::late_failed, rc, starting);
+    if (const int rc = raw::prctl(PR_SET_NO_NEW_PRIVS, 1); rc < 0)
+        give_up(program.channel, Tell::late_failed, rc, starting);
+    ChildState state;
+    probe_kernel(state);
+    state.channel = program.channel;
+    run_steps(program, state);
+    settle_parent_death(program);
+    if (program.init >= 0)
+        become_init(program, state);
+    become_command(program, state);
+}
+
+long clone_child(const CloneRequest& request, void (*function)(void*), void* argument) noexcept
+{
+    const unsigned long exit_signal = request.to_our_parent ? 0 : SIGCHLD;
+    const std::uint64_t flags =
+        request.flags | CLONE_PIDFD | (request.to_our_parent ? std::uint64_t{CLONE_PARENT} : 0);
+    if (request.has_clone3) {
+        clone_args arguments{};
+        arguments.flags = flags;
+        arguments.pidfd = reinterpret_cast<std::uint64_t>(request.pidfd);
+        arguments.exit_signal = exit_signal;
+        arguments.stack = reinterpret_cast<std::uint64_t>(request.stack);
+        arguments.stack_size = request.stack_size;
+        return raw::clone3(&arguments, function, argument);
+    }
+    void* const top =
+        request.stack == nullptr ? nullptr : static_cast<char*>(request.stack) + request.stack_size;
+    return raw::clone(static_cast<unsigned long>(flags) | exit_signal, top, request.pidfd,
+                      function, argument);
+}
+
+namespace {
+
+void run_child_entry(void* program) noexcept
+{
+    run_child(*static_cast<const ChildProgram*>(program));
+}
+
+void send_descriptor(int channel, int fd) noexcept
+{
+    Message message{Tell::moved, 0, 0, 0};
+    iovec data{&message, sizeof message};
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof fd)] = {};
+    msghdr header{};
+    header.msg_iov = &data;
+    header.msg_iovlen = 1;
+    header.msg_control = control;
+    header.msg_controllen = sizeof control;
+    cmsghdr* const attached = CMSG_FIRSTHDR(&header);
+    attached->cmsg_level = SOL_SOCKET;
+    attached->cmsg_type = SCM_RIGHTS;
+    attached->cmsg_len = CMSG_LEN(sizeof fd);
+    __builtin_memcpy(CMSG_DATA(attached), &fd, sizeof fd);
+    raw::call(SYS_sendmsg, channel, &header, MSG_NOSIGNAL);
+}
+
+/// One more process on the way; this one ends.
+[[noreturn]] void hand_over(const ChildProgram& program, std::uint64_t flags,
+                            void (*function)(void*) ) noexcept
+{
+    int pidfd = -1;
+    const CloneRequest request{flags, nullptr, 0, &pidfd, program.has_clone3, true};
+    const long rc =
+        clone_child(request, function, const_cast<ChildProgram*>(&program));
+    if (rc < 0)
+        give_up(program.channel, Tell::step_failed, static_cast<int>(rc), cloning);
+    send_descriptor(program.channel, pidfd);
+    raw::exit_group(0);
+}
+
+/// In the joined pid namespace: a new one below it takes a process that is in there already.
+void run_second_hop(void* argument) noexcept
+{
+    const auto& program = *static_cast<const ChildProgram*>(argument);
+    raw::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    hand_over(program, program.clone_flags, run_child_entry);
+}
+
+}  // namespace
+
+void run_joiner(const ChildProgram& program) noexcept
+{
+    if (const int rc = raw::prctl(PR_SET_PDEATHSIG, SIGKILL); rc < 0)
+        give_up(program.channel, Tell::late_failed, rc, starting);
+    if (program.join_user >= 0)
+        if (const int rc = raw::setns(program.join_user, CLONE_NEWUSER); rc < 0)
+            give_up(program.channel, Tell::step_failed, rc, joining_user);
+    if (program.join_pid >= 0) {
+        if (const int rc = raw::setns(program.join_pid, CLONE_NEWPID); rc < 0)
+            give_up(program.channel, Tell::step_failed, rc, joining_pid);
+        if (program.own_pid)
+            hand_over(program, 0, run_second_hop);
+    }
+    hand_over(program, program.clone_flags, run_child_entry);
+}
+
+}  // namespace nsbox::runtime

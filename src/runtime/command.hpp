@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace nsbox::runtime {
+
+// What both the set-up child (without an init) and init need to turn into the command. Used in
+// the freestanding init too: nothing here may need libc.
+
+/// A classic BPF program as prctl(PR_SET_SECCOMP) takes it; see seccomp(2).
+struct Filter {
+    const void* instructions;
+    std::size_t count;
+};
+
+struct Command {
+    const char* const* candidates;  ///< Paths to try, in order.
+    std::size_t candidate_count;
+    const char** argv;              ///< Ended by null.
+    const char** envp;
+    const char** shell_argv;        ///< For a file that is no program: "/bin/sh", a slot, arguments.
+    const Filter* filters;
+    std::size_t filter_count;
+    std::uint64_t ambient;          ///< Capabilities to keep over exec.
+    bool die_with_parent;
+};
+
+/// The kinds of what a sandbox process tells its supervisor; one SOCK_SEQPACKET message each.
+enum class Tell : std::uint32_t {
+    step_failed,   ///< value: errno; step, site and the text tell what.
+    exec_failed,   ///< value: errno.
+    late_failed,   ///< Something between the last step and exec; value: errno.
+    filter_failed, ///< Seccomp could not be loaded; value: errno.
+    about_to_exec, ///< The next thing is exec: the channel's end means that it happened.
+    started,       ///< The command runs; value: its pid inside.
+    exited,        ///< The command ended; value: its wait status.
+    moved,         ///< The set-up goes on in another process; its pidfd comes along.
+};
+
+struct Message {
+    Tell kind;
+    std::int32_t value;
+    std::int32_t step;
+    std::uint32_t site;
+};
+
+/// Finds out which candidate would be executed, and what error there is if none would: entries
+/// of the search path that cannot be searched do not count as a refusal. To be called before
+/// filters are loaded. Returns the first candidate worth trying, or -errno.
+int choose_candidate(const Command& command) noexcept;
+
+/// The last steps before exec that need no filter to be absent: signals, parent death, ambient
+/// capabilities. 0 or -errno.
+int prepare_command(const Command& command) noexcept;
+
+/// Loads the filters in order; 0 or -errno. Only prctl is used, so that a filter may deny all
+/// other calls to the next one.
+int load_filters(const Command& command) noexcept;
+
+/// Executes candidates from number `first` on; returns -errno only. Calls nothing but execve.
+int execute(const Command& command, int first) noexcept;
+
+}  // namespace nsbox::runtime

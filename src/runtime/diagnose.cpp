@@ -1,0 +1,228 @@
+#include "runtime/diagnose.hpp"
+
+#include "sys/fd.hpp"
+#include "sys/raw.hpp"
+
+#include <cerrno>
+#include <cstdlib>
+#include <linux/sched.h>
+#include <string_view>
+
+namespace nsbox::runtime {
+
+namespace {
+
+namespace raw = sys::raw;
+
+std::string read_file(const std::string& path)
+{
+    const sys::Fd file{raw::openat(AT_FDCWD, path.c_str(), O_RDONLY | O_CLOEXEC)};
+    std::string text;
+    char buffer[4096];
+    while (file && text.size() < (std::size_t{1} << 22)) {
+        const long got = raw::read(file.get(), buffer, sizeof buffer);
+        if (got <= 0)
+            break;
+        text.append(buffer, static_cast<std::size_t>(got));
+    }
+    return text;
+}
+
+std::string first_line(const std::string& path)
+{
+    const std::string text = read_file(path);
+    return text.substr(0, text.find('\n'));
+}
+
+bool exists(const char* path)
+{
+    return raw::faccessat(AT_FDCWD, path, F_OK) == 0;
+}
+
+/// A field of /proc/self/status, without the blanks in front.
+std::string status_field(const std::string& name)
+{
+    const std::string text = "\n" + read_file("/proc/self/status");
+    const std::size_t at = text.find("\n" + name + ":");
+    if (at == std::string::npos)
+        return {};
+    const std::size_t begin = text.find_first_not_of(" \t", at + name.size() + 2);
+    return text.substr(begin, text.find('\n', begin) - begin);
+}
+
+/// Calls `found` with the mount point of every line of the mount table until it says true.
+template <class Found>
+bool any_mount(Found found)
+{
+    const std::string table = read_file("/proc/self/mountinfo");
+    std::size_t begin = 0;
+    while (begin < table.size()) {
+        const std::size_t end = table.find('\n', begin);
+        std::string_view line{table.data() + begin,
+                              (end == std::string::npos ? table.size() : end) - begin};
+        const std::string_view whole = line;
+        for (int field = 0; field < 4 && line.find(' ') != std::string_view::npos; ++field)
+            line.remove_prefix(line.find(' ') + 1);
+        if (found(line.substr(0, line.find(' ')), whole))
+            return true;
+        if (end == std::string::npos)
+            break;
+        begin = end + 1;
+    }
+    return false;
+}
+
+struct Limit {
+    std::uint64_t flag;
+    const char* file;
+};
+constexpr Limit limits[] = {
+    {CLONE_NEWUSER, "/proc/sys/user/max_user_namespaces"},
+    {CLONE_NEWNS, "/proc/sys/user/max_mnt_namespaces"},
+    {CLONE_NEWPID, "/proc/sys/user/max_pid_namespaces"},
+    {CLONE_NEWIPC, "/proc/sys/user/max_ipc_namespaces"},
+    {CLONE_NEWNET, "/proc/sys/user/max_net_namespaces"},
+    {CLONE_NEWUTS, "/proc/sys/user/max_uts_namespaces"},
+    {CLONE_NEWCGROUP, "/proc/sys/user/max_cgroup_namespaces"},
+};
+
+bool in_container()
+{
+    return exists("/.dockerenv") || exists("/run/.containerenv") ||
+           ::getenv("KUBERNETES_SERVICE_HOST") != nullptr;
+}
+
+}  // namespace
+
+std::string diagnose_chroot()
+{
+    if (!exists("/proc/self/mountinfo"))
+        return {};
+    if (any_mount([](std::string_view point, std::string_view) { return point == "/"; }))
+        return {};
+    return "you are in a chroot, whose root is not a mount point: start from the real root, or "
+           "bind-mount the tree on itself and enter it with pivot_root instead of chroot";
+}
+
+std::string diagnose_apparmor()
+{
+    if (first_line("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") != "1")
+        return {};
+    return "AppArmor restricts unprivileged user namespaces: give this program a profile in "
+           "/etc/apparmor.d with \"flags=(unconfined) { userns, }\" and load it with "
+           "apparmor_parser -r, or set kernel.apparmor_restrict_unprivileged_userns=0";
+}
+
+std::string diagnose_userns_switch()
+{
+    if (first_line("/proc/sys/kernel/unprivileged_userns_clone") != "0")
+        return {};
+    return "unprivileged user namespaces are switched off: set "
+           "kernel.unprivileged_userns_clone=1 with sysctl";
+}
+
+std::string diagnose_limits(std::uint64_t flags)
+{
+    for (const Limit& limit : limits)
+        if ((flags & limit.flag) != 0 && first_line(limit.file) == "0")
+            return std::string{"the limit in "} + limit.file +
+                   " is 0: raise it, or you are inside a sandbox that forbids further ones";
+    return "ENOSPC here means that namespaces are nested too deeply or that a limit of "
+           "/proc/sys/user/max_*_namespaces ran out, here or in an outer sandbox";
+}
+
+std::string diagnose_seccomp()
+{
+    if (status_field("Seccomp") != "2")
+        return {};
+    std::string text = "a seccomp filter around this process forbids it";
+    if (in_container())
+        text += ": start the container with --security-opt seccomp=unconfined, or with a profile "
+                "that allows clone, unshare, mount and pivot_root";
+    else
+        text += ": whoever installed it has to allow clone, unshare, mount and pivot_root";
+    return text;
+}
+
+std::string diagnose_covered_proc()
+{
+    const bool covered = any_mount([](std::string_view point, std::string_view line) {
+        if (point.substr(0, 6) == "/proc/")
+            return line.find(" - autofs ") == std::string_view::npos;
+        if (point != "/proc")
+            return false;
+        return line.find(" ro,") != std::string_view::npos ||
+               line.find("hidepid=") != std::string_view::npos ||
+               line.find("subset=") != std::string_view::npos;
+    });
+    if (!covered)
+        return {};
+    return "parts of /proc are covered or restricted here, for which the kernel refuses a new "
+           "procfs: in Docker use --security-opt systempaths=unconfined, in Podman "
+           "--security-opt unmask=ALL, in Kubernetes procMount: Unmasked, or bind the /proc "
+           "that is there with --ro-bind /proc /proc";
+}
+
+std::string diagnose_security_module()
+{
+    if (first_line("/sys/fs/selinux/enforce") == "1")
+        return "SELinux is enforcing and this process runs as " +
+               first_line("/proc/self/attr/current");
+    const std::string label = first_line("/proc/self/attr/current");
+    if (!label.empty() && label != "unconfined")
+        return "a security module confines this process as \"" + label +
+               "\": in LXC set security.nesting=true";
+    return {};
+}
+
+std::string diagnose_clone(std::uint64_t flags, int err)
+{
+    if (err == ENOSPC || err == EUSERS)
+        return diagnose_limits(flags);
+    if (err == EAGAIN)
+        return "the limit on processes ran out: see ulimit -u and the pids controller";
+    if (err == EINVAL)
+        return (flags & CLONE_NEWUSER) != 0 && !exists("/proc/self/ns/user")
+                   ? "this kernel has no user namespaces (CONFIG_USER_NS)"
+                   : "this kernel lacks one of the namespaces that were asked for";
+    if (err != EPERM && err != EACCES)
+        return {};
+    for (const auto probe : {diagnose_chroot, diagnose_apparmor, diagnose_userns_switch,
+                             diagnose_seccomp, diagnose_security_module})
+        if (std::string text = probe(); !text.empty())
+            return text;
+    if ((flags & CLONE_NEWUSER) == 0)
+        return "this needs CAP_SYS_ADMIN: add --unshare-user to do without";
+    return "the kernel does not let this user make user namespaces";
+}
+
+std::string diagnose_mount(int err)
+{
+    if (err == ENOSPC)
+        return "the number of mounts is limited: see /proc/sys/fs/mount-max";
+    if (err == EINVAL)
+        return diagnose_chroot();
+    if (err == EACCES) {
+        if (std::string text = diagnose_apparmor(); !text.empty())
+            return text;
+        if (std::string text = diagnose_security_module(); !text.empty())
+            return text;
+        return "a refusal with EACCES comes from a security module (AppArmor, SELinux) or from "
+               "a folder that may not be searched";
+    }
+    if (err == EPERM)
+        return diagnose_seccomp();
+    return {};
+}
+
+std::string diagnose_id_map(int err)
+{
+    if (err == EROFS)
+        return "/proc is mounted read-only here, as in an outer sandbox with --ro-bind / /: the "
+               "outer one has to give a writable /proc, with --proc /proc or --bind /proc /proc";
+    if (err == EPERM || err == EACCES)
+        return diagnose_apparmor();
+    return {};
+}
+
+}  // namespace nsbox::runtime

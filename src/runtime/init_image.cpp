@@ -1,0 +1,155 @@
+#include "runtime/init_image.hpp"
+
+#include "sys/raw.hpp"
+
+#include "init_bytes.hpp"  // Generated: the program of src/runtime/init/.
+
+#include <cstring>
+#include <linux/memfd.h>
+
+namespace nsbox::runtime {
+
+namespace {
+
+namespace raw = sys::raw;
+
+constexpr unsigned mfd_exec = 0x10;  // MFD_EXEC, Linux 6.3.
+constexpr int f_add_seals = 1033;    // F_ADD_SEALS and its seals: fcntl(2).
+constexpr long all_seals = 0x1 | 0x2 | 0x4 | 0x8;
+
+int write_all(int fd, const unsigned char* data, std::size_t size)
+{
+    while (size > 0) {
+        const long put = raw::write(fd, data, size);
+        if (put == -EINTR)
+            continue;
+        if (put < 0)
+            return static_cast<int>(put);
+        data += put;
+        size -= static_cast<std::size_t>(put);
+    }
+    return 0;
+}
+
+sys::Fd make_memfd(const char* name, unsigned flags)
+{
+    return sys::Fd{static_cast<int>(raw::call(SYS_memfd_create, name, flags))};
+}
+
+/// A block that is filled from the front; tables are aligned to 8 bytes.
+class Block {
+public:
+    explicit Block(std::size_t header) : bytes_(header) {}
+
+    std::uint32_t add_text(const char* text)
+    {
+        const auto offset = static_cast<std::uint32_t>(bytes_.size());
+        bytes_.insert(bytes_.end(), text, text + std::strlen(text) + 1);
+        return offset;
+    }
+    std::uint32_t add_bytes(const void* data, std::size_t size)
+    {
+        bytes_.resize((bytes_.size() + 7) & ~std::size_t{7});
+        const auto offset = static_cast<std::uint32_t>(bytes_.size());
+        const auto* from = static_cast<const unsigned char*>(data);
+        bytes_.insert(bytes_.end(), from, from + size);
+        return offset;
+    }
+    /// A table of the texts' offsets, ended by zero, as is a table of pointers by null.
+    std::uint32_t add_texts(const std::vector<const char*>& texts)
+    {
+        std::vector<std::uint64_t> table;
+        for (const char* text : texts)
+            if (text != nullptr)
+                table.push_back(add_text(text));
+        table.push_back(0);
+        return add_bytes(table.data(), table.size() * sizeof table[0]);
+    }
+    std::vector<unsigned char>& bytes() { return bytes_; }
+
+private:
+    std::vector<unsigned char> bytes_;
+};
+
+std::uint32_t add_filters(Block& block, const Plan& plan)
+{
+    std::vector<std::uint64_t> table;
+    for (const std::vector<std::uint8_t>& program : plan.filters) {
+        table.push_back(block.add_bytes(program.data(), program.size()));
+        table.push_back(program.size() / 8);
+    }
+    return block.add_bytes(table.data(), table.size() * sizeof(std::uint64_t));
+}
+
+PacketHeader fill(Block& block, const Plan& plan, int channel)
+{
+    PacketHeader header{};
+    // First, so that its place does not depend on anything that follows: see lock_offset().
+    std::vector<std::int32_t> keep(plan.keep_in_init.begin(), plan.keep_in_init.end());
+    keep.resize(keep.size() + plan.lock_steps.size(), -1);
+    header.keep = block.add_bytes(keep.data(), keep.size() * sizeof keep[0]);
+    header.keep_count = static_cast<std::uint32_t>(keep.size());
+    header.magic = packet_magic;
+    header.channel = channel;
+    header.die_with_parent = plan.die_with_parent ? 1 : 0;
+    header.ambient = plan.ambient;
+    header.candidates = block.add_texts(plan.candidates);
+    header.candidate_count = static_cast<std::uint32_t>(plan.candidates.size());
+    header.argv = block.add_texts(plan.argv);
+    header.envp = block.add_texts(plan.envp);
+    header.shell_argv = block.add_texts(plan.shell_argv);
+    header.filters = add_filters(block, plan);
+    header.filter_count = static_cast<std::uint32_t>(plan.filters.size());
+    header.pwd_slot = static_cast<std::uint32_t>(plan.pwd_slot);
+    for (std::size_t i = 0; i < pwd_choices; ++i)
+        header.pwd[i] = block.add_text(plan.pwd[i]);
+    header.size = static_cast<std::uint32_t>(block.bytes().size());
+    return header;
+}
+
+}  // namespace
+
+Result<sys::Fd> make_init_image()
+{
+    const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+    sys::Fd image = make_memfd("init", flags | mfd_exec);
+    if (image.error() == -EINVAL)
+        image = make_memfd("init", flags);
+    if (!image)
+        return fail("memfd_create", -image.error(), "init");
+    int rc = write_all(image.get(), init_bytes, sizeof init_bytes);
+    if (rc == 0)
+        rc = raw::fcntl(image.get(), f_add_seals, all_seals);
+    if (rc < 0)
+        return fail("Can't make the init program", -rc);
+    return image;
+}
+
+Result<sys::Fd> make_packet()
+{
+    sys::Fd packet = make_memfd("packet", MFD_CLOEXEC);
+    if (!packet)
+        return fail("memfd_create", -packet.error(), "packet");
+    return packet;
+}
+
+Result<> fill_packet(const Plan& plan, int channel, int packet)
+{
+    Block block{(sizeof(PacketHeader) + 7) & ~std::size_t{7}};
+    const PacketHeader header = fill(block, plan, channel);
+    std::memcpy(block.bytes().data(), &header, sizeof header);
+    long rc = raw::call(SYS_lseek, packet, 0, SEEK_SET);
+    if (rc == 0)
+        rc = write_all(packet, block.bytes().data(), block.bytes().size());
+    if (rc < 0)
+        return fail("Can't write what init is given", static_cast<int>(-rc));
+    return {};
+}
+
+std::size_t lock_offset(const Plan& plan)
+{
+    const std::size_t header = (sizeof(PacketHeader) + 7) & ~std::size_t{7};
+    return header + plan.keep_in_init.size() * sizeof(std::int32_t);
+}
+
+}  // namespace nsbox::runtime

@@ -1,0 +1,23 @@
+#pragma once
+
+#include "runtime/plan.hpp"
+#include "sys/fd.hpp"
+
+namespace nsbox::runtime {
+
+/// The init program as an executable in memory: sealed, so that nothing inside the sandbox can
+/// change what another sandbox, or this one, executes. Needs Linux 3.17 (memfd_create(2)), and
+/// uses MFD_EXEC where the kernel has it (6.3).
+Result<sys::Fd> make_init_image();
+
+/// An empty memfd for what init is given: it has to exist before the child does.
+Result<sys::Fd> make_packet();
+
+/// Writes what init is given for this plan; may be done again. The child reaches the supervisor
+/// through its descriptor `channel`.
+Result<> fill_packet(const Plan& plan, int channel, int packet);
+
+/// Where in the packet the descriptor of the first lock file goes; the others follow.
+std::size_t lock_offset(const Plan& plan);
+
+}  // namespace nsbox::runtime

@@ -1,0 +1,386 @@
+#include "runtime/launch.hpp"
+
+#include "runtime/channel.hpp"
+#include "runtime/child.hpp"
+#include "runtime/describe.hpp"
+#include "runtime/init_image.hpp"
+#include "runtime/plan_operations.hpp"
+#include "runtime/status.hpp"
+#include "sys/raw.hpp"
+
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <linux/sched.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+namespace nsbox::runtime {
+
+namespace {
+
+namespace raw = sys::raw;
+using sys::Fd;
+
+constexpr std::size_t stack_size = std::size_t{1} << 20;
+
+/// The child's stack while it shares this process's memory; its lowest page faults.
+class Stack {
+public:
+    static Result<Stack> make()
+    {
+        void* const memory = ::mmap(nullptr, stack_size, PROT_READ | PROT_WRITE,
+                                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK | MAP_NORESERVE, -1, 0);
+        if (memory == MAP_FAILED)
+            return fail("mmap", errno, "the child's stack");
+        return Stack{memory};
+    }
+    Stack(Stack&& other) noexcept : memory_(std::exchange(other.memory_, nullptr)) {}
+    Stack(const Stack&) = delete;
+    Stack& operator=(const Stack&) = delete;
+    Stack& operator=(Stack&&) = delete;
+    ~Stack()
+    {
+        if (memory_ != nullptr)
+            ::munmap(memory_, stack_size);
+    }
+    void* get() const noexcept { return memory_; }
+
+private:
+    explicit Stack(void* memory) noexcept : memory_(memory) {}
+    void* memory_;
+};
+
+/// All signals of this thread, held back while the child may run on its memory: a handler of
+/// the caller's must not run there.
+class SignalsBlocked {
+public:
+    SignalsBlocked()
+    {
+        const std::uint64_t all = ~std::uint64_t{0};
+        raw::sigprocmask(SIG_SETMASK, &all, &old_);
+    }
+    SignalsBlocked(const SignalsBlocked&) = delete;
+    SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+    ~SignalsBlocked() { raw::sigprocmask(SIG_SETMASK, &old_, nullptr); }
+
+private:
+    std::uint64_t old_ = 0;
+};
+
+/// A child that is killed and reaped unless it is released.
+class Child {
+public:
+    Child() = default;
+    Child(const Child&) = delete;
+    Child& operator=(const Child&) = delete;
+    ~Child() { end(); }
+
+    /// Takes over another process; what was held before has handed over and ends by itself.
+    void follow(Fd pidfd)
+    {
+        reap();
+        pidfd_ = std::move(pidfd);
+    }
+    void end()
+    {
+        if (!pidfd_)
+            return;
+        raw::call(SYS_pidfd_send_signal, pidfd_.get(), SIGKILL, nullptr, 0);
+        reap();
+    }
+    void reap()
+    {
+        if (!pidfd_)
+            return;
+        siginfo_t info{};
+        while (::waitid(P_PIDFD, static_cast<id_t>(pidfd_.get()), &info, WEXITED | __WALL) < 0 &&
+               errno == EINTR) {
+        }
+        pidfd_.reset();
+    }
+    int pidfd() const { return pidfd_.get(); }
+    Fd release() { return std::move(pidfd_); }
+
+private:
+    Fd pidfd_;
+};
+
+/// The pid of a process that we know by its pidfd only, as our /proc numbers it.
+pid_t pid_of(int pidfd)
+{
+    const std::string path = "/proc/self/fdinfo/" + std::to_string(pidfd);
+    const Fd file{raw::openat(AT_FDCWD, path.c_str(), O_RDONLY | O_CLOEXEC)};
+    char text[1024];
+    const long got = file ? raw::read(file.get(), text, sizeof text - 1) : -1;
+    text[got > 0 ? got : 0] = '\0';
+    const char* const at = std::strstr(text, "Pid:");
+    return at != nullptr ? static_cast<pid_t>(std::strtol(at + 4, nullptr, 10)) : -1;
+}
+
+void child_entry(void* argument) noexcept
+{
+    run_child(*static_cast<const ChildProgram*>(argument));
+}
+
+void joiner_entry(void* argument) noexcept
+{
+    run_joiner(*static_cast<const ChildProgram*>(argument));
+}
+
+/// One launch from beginning to end.
+class Launch {
+public:
+    explicit Launch(Plan& plan) : plan_(plan) {}
+
+    Result<Running> run()
+    {
+        TRY(open_channel());
+        TRY(open_early_trees());
+        TRY(prepare_init());
+        fill_program();
+        stack_.emplace(TRY(Stack::make()));
+        TRY(clone());
+        if (plan_.needs_supervisor)
+            TRY(rendezvous());
+        TRY(await_exec());
+        Running running;
+        running.pid = pid_;
+        running.pidfd = child_.release();
+        if (plan_.needs_init)
+            running.channel = std::move(ours_);
+        return running;
+    }
+
+private:
+    bool joins() const { return plan_.join_user >= 0 || plan_.join_pid >= 0; }
+
+    Result<> open_channel()
+    {
+        int ends[2];
+        if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
+            return fail("socketpair", errno);
+        ours_ = Fd{ends[0]};
+        theirs_ = Fd{ends[1]};
+        return {};
+    }
+
+    /// Sources that root can reach now but not from inside its user namespace.
+    Result<> open_early_trees()
+    {
+        for (const EarlyTree& early : plan_.early_trees) {
+            Fd tree{raw::open_tree(AT_FDCWD, early.source,
+                                   OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE)};
+            if (!tree)
+                continue;  // The child tries in its turn and reports what it finds.
+            const int rc = raw::mount_setattr(tree.get(), AT_RECURSIVE, early.attributes);
+            if (rc < 0)
+                return fail("Can't bind mount", -rc, early.source);
+            std::get<mount::BindTree>(plan_.steps[early.step]).detached = tree.get();
+            early_.push_back(std::move(tree));
+        }
+        return {};
+    }
+
+    Result<> prepare_init()
+    {
+        if (!plan_.needs_init)
+            return {};
+        init_ = TRY(make_init_image());
+        packet_ = TRY(make_packet());
+        TRY(fill_packet(plan_, theirs_.get(), packet_.get()));
+        std::size_t offset = lock_offset(plan_);
+        for (const std::size_t step : plan_.lock_steps) {
+            auto& lock = std::get<LockFile>(plan_.steps[step]);
+            lock.packet = packet_.get();
+            lock.packet_offset = offset;
+            offset += sizeof(std::int32_t);
+        }
+        packet_number_ = std::to_string(packet_.get());
+        init_argv_[0] = "init";
+        init_argv_[1] = packet_number_.c_str();
+        return {};
+    }
+
+    void fill_program()
+    {
+        fill_filters();
+        ChildProgram& p = program_;
+        p.steps = plan_.steps.data();
+        p.step_count = plan_.steps.size();
+        p.channel = theirs_.get();
+        p.supervisor_end = ours_.get();
+        p.has_clone3 = plan_.has_clone3;
+        p.command.candidates = plan_.candidates.data();
+        p.command.candidate_count = plan_.candidates.size();
+        p.command.argv = plan_.argv.data();
+        p.command.envp = plan_.envp.data();
+        p.command.shell_argv = plan_.shell_argv.data();
+        p.command.ambient = plan_.ambient;
+        p.command.die_with_parent = plan_.die_with_parent;
+        p.pwd_slot = static_cast<unsigned>(plan_.pwd_slot);
+        for (std::size_t i = 0; i < pwd_choices; ++i)
+            p.pwd[i] = plan_.pwd[i];
+        p.init = init_.get();
+        p.packet = packet_.get();
+        p.init_argv = init_argv_;
+        p.join_user = plan_.join_user;
+        p.join_pid = plan_.join_pid;
+        p.clone_flags = plan_.clone_flags;
+        p.own_pid = plan_.own_pid;
+        if (joins() && plan_.join_pid >= 0 && !plan_.own_pid)
+            p.clone_flags &= ~std::uint64_t{CLONE_NEWPID};
+    }
+
+    void fill_filters()
+    {
+        filters_.clear();
+        for (const std::vector<std::uint8_t>& program : plan_.filters)
+            filters_.push_back({program.data(), program.size() / 8});
+        program_.command.filters = filters_.data();
+        program_.command.filter_count = filters_.size();
+    }
+
+    Result<> clone()
+    {
+        const SignalsBlocked blocked;
+        int pidfd = -1;
+        const bool share = plan_.share_memory;
+        CloneRequest request{};
+        request.flags = (joins() ? 0 : plan_.clone_flags) | (share ? std::uint64_t{CLONE_VM} : 0);
+        if (plan_.has_clone3)
+            request.flags |= CLONE_CLEAR_SIGHAND;
+        request.stack = share ? stack_->get() : nullptr;
+        request.stack_size = share ? stack_size : 0;
+        request.pidfd = &pidfd;
+        request.has_clone3 = plan_.has_clone3;
+        const long pid = clone_child(request, joins() ? joiner_entry : child_entry, &program_);
+        theirs_.reset();
+        if (pid < 0)
+            return tl::make_unexpected(
+                describe_clone_failure(plan_, static_cast<int>(-pid)));
+        pid_ = static_cast<pid_t>(pid);
+        child_.follow(Fd{pidfd});
+        return {};
+    }
+
+    /// The next message that is not about a change of processes.
+    Received next()
+    {
+        for (;;) {
+            Received received = receive(ours_.get());
+            if (received.end || received.error != 0 || received.message.kind != Tell::moved)
+                return received;
+            pid_ = pid_of(received.descriptor.get());
+            child_.follow(std::move(received.descriptor));
+        }
+    }
+
+    tl::unexpected<Error> failed(const Received& received)
+    {
+        if (received.error != 0)
+            return fail("Can't read from the sandbox", received.error);
+        if (received.end)
+            return refuse("The sandbox", "", ended_early(),
+                          "it was killed during set-up, or a filter around it ended it");
+        return tl::make_unexpected(describe_failure(plan_, received.message, received.text));
+    }
+
+    static std::string ended_early() { return "its set-up process ended before the command"; }
+
+    Result<> rendezvous()
+    {
+        const Received received = next();
+        if (received.end || received.error != 0 || received.message.kind != Tell::started)
+            return failed(received);
+        NamespaceReport report{};
+        report.message = received.message;
+        std::memcpy(report.inodes, received.text.data(),
+                    std::min(received.text.size(), sizeof report.inodes));
+        if (plan_.info >= 0)
+            TRY(write_info(plan_.info, pid_, plan_.clone_flags, report));
+        if (plan_.status >= 0)
+            TRY(write_status(plan_.status, pid_, plan_.clone_flags, report));
+        if (plan_.user_map >= 0) {
+            char word;
+            while (raw::read(plan_.user_map, &word, 1) == -EINTR) {
+            }
+        }
+        if (plan_.seccomp >= 0)
+            TRY(read_late_filter());
+        const char go = 1;
+        if (::send(ours_.get(), &go, 1, MSG_NOSIGNAL) < 0)
+            return failed(next());
+        return {};
+    }
+
+    Result<> read_late_filter();
+
+    /// Waits until the command is executed. Without init the channel's end says so.
+    Result<> await_exec()
+    {
+        bool about_to = false;
+        for (;;) {
+            const Received received = next();
+            if (received.end && about_to)
+                return {};
+            if (received.end || received.error != 0)
+                return failed(received);
+            if (received.message.kind == Tell::about_to_exec)
+                about_to = true;
+            else if (received.message.kind == Tell::started)
+                return {};
+            else
+                return failed(received);
+        }
+    }
+
+    Plan& plan_;
+    Fd ours_;
+    Fd theirs_;
+    Fd init_;
+    Fd packet_;
+    std::vector<Fd> early_;
+    std::vector<Filter> filters_;
+    std::string packet_number_;
+    const char* init_argv_[3] = {};
+    ChildProgram program_;
+    pid_t pid_ = -1;
+    std::optional<Stack> stack_;
+    Child child_;  // Last: it is ended before the memory that it may share goes.
+};
+
+/// The program of --seccomp is read when the child waits, as its writer may count on.
+Result<> Launch::read_late_filter()
+{
+    std::vector<std::uint8_t> program;
+    std::uint8_t buffer[8192];
+    for (;;) {
+        const long got = raw::read(plan_.seccomp, buffer, sizeof buffer);
+        if (got == -EINTR)
+            continue;
+        if (got < 0)
+            return fail("Can't read seccomp data", static_cast<int>(-got));
+        if (got == 0)
+            break;
+        program.insert(program.end(), buffer, buffer + got);
+        if (program.size() > std::size_t{1} << 20)
+            return fail("Can't read seccomp data", EFBIG);
+    }
+    TRY(check_filter(program));
+    plan_.filters.push_back(std::move(program));
+    fill_filters();
+    if (!plan_.needs_init)
+        return {};
+    return fill_packet(plan_, program_.channel, packet_.get());
+}
+
+}  // namespace
+
+Result<Running> launch(Plan& plan)
+{
+    return Launch{plan}.run();
+}
+
+}  // namespace nsbox::runtime

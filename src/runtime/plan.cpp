@@ -1,0 +1,358 @@
+#include "runtime/plan.hpp"
+
+#include "runtime/environment.hpp"
+#include "runtime/plan_operations.hpp"
+
+#include <algorithm>
+#include <linux/sched.h>
+
+namespace nsbox::runtime {
+
+namespace {
+
+using sys::Host;
+
+/// What several rules need to know.
+struct Decisions {
+    bool is_root = false;        ///< Real and effective uid 0.
+    bool own_user = false;       ///< A new user namespace, which we map unless someone else does.
+    bool maps_itself = false;
+    bool second_user = false;    ///< A further one, to have other ids than those of set-up.
+    std::uint32_t uid = 0;       ///< What the command is to see.
+    std::uint32_t gid = 0;
+    std::uint32_t first_uid = 0; ///< What set-up sees.
+    std::uint32_t first_gid = 0;
+    std::uint64_t target = 0;    ///< Capabilities of the command.
+    bool edited_capabilities = false;
+};
+
+bool wants(Own own, bool possible)
+{
+    return own == Own::yes || (own == Own::if_possible && possible);
+}
+
+bool has_dev(const Spec& spec)
+{
+    return std::any_of(spec.operations.begin(), spec.operations.end(),
+                       [](const Operation& op) { return std::holds_alternative<Dev>(op); });
+}
+
+std::uint64_t edit_capabilities(const Spec& spec, const Host& host, std::uint64_t set)
+{
+    for (const CapabilityEdit& edit : spec.capabilities) {
+        const std::uint64_t bit = std::uint64_t{1} << (edit.number & 63);
+        switch (edit.kind) {
+        case CapabilityEdit::Kind::add: set |= bit; break;
+        case CapabilityEdit::Kind::drop: set &= ~bit; break;
+        case CapabilityEdit::Kind::add_all: set |= host.all_capabilities; break;
+        case CapabilityEdit::Kind::drop_all: set = 0; break;
+        }
+    }
+    return set;
+}
+
+/// Root without a user namespace can keep no more than it has. "All" means all of those; one
+/// that was asked for by name must not be lacking silently.
+Result<std::uint64_t> possible_capabilities(const Spec& spec, const Host& host,
+                                            std::uint64_t wanted)
+{
+    const std::uint64_t missing = wanted & ~host.permitted_capabilities;
+    for (const CapabilityEdit& edit : spec.capabilities) {
+        if (edit.kind != CapabilityEdit::Kind::add || (missing >> edit.number & 1) == 0)
+            continue;
+        const std::vector<std::string> names = capability_names();
+        return refuse("Can't keep capability",
+                      edit.number < names.size() ? names[edit.number] : std::to_string(edit.number),
+                      "the caller does not have it",
+                      "with --unshare-user it is held over the sandbox's own namespaces");
+    }
+    return wanted & host.permitted_capabilities;
+}
+
+Result<> check_namespaces(const Spec& spec, const Decisions& decisions)
+{
+    const bool any_user = decisions.own_user || spec.namespaces.join_user;
+    const bool own_pid = spec.namespaces.pid == Own::yes;
+    if (!any_user && spec.uid && decisions.uid != *spec.uid)
+        return refuse("Specifying --uid requires --unshare-user or --userns");
+    if (!any_user && spec.gid && decisions.gid != *spec.gid)
+        return refuse("Specifying --gid requires --unshare-user or --userns");
+    const bool sets_hostname =
+        std::any_of(spec.operations.begin(), spec.operations.end(),
+                    [](const Operation& op) { return std::holds_alternative<Hostname>(op); });
+    if (sets_hostname && spec.namespaces.uts == Own::no)
+        return refuse("Specifying --hostname requires --unshare-uts");
+    if (spec.command_is_pid_1 && !own_pid)
+        return refuse("Specifying --as-pid-1 requires --unshare-pid");
+    if (spec.command_is_pid_1 && !spec.lock_files.empty())
+        return refuse("Specifying --as-pid-1 and --lock-file is not permitted");
+    if (spec.disable_user_namespaces && !decisions.own_user)
+        return refuse("--disable-userns requires --unshare-user");
+    return {};
+}
+
+Result<Decisions> decide(const Spec& spec, const Host& host)
+{
+    Decisions decisions;
+    decisions.is_root = host.uid == 0 && host.effective_uid == 0;
+    const Namespaces& ns = spec.namespaces;
+    if (!ns.join_user)
+        decisions.own_user = wants(ns.user, host.user_namespaces) || !decisions.is_root;
+    const bool any_user = decisions.own_user || ns.join_user;
+    decisions.uid = any_user ? spec.uid.value_or(host.uid) : host.uid;
+    decisions.gid = any_user ? spec.gid.value_or(host.gid) : host.gid;
+    decisions.maps_itself = decisions.own_user && !spec.user_map_descriptor;
+    // devpts can be mounted only where id 0 is mapped.
+    const bool as_zero = decisions.maps_itself && has_dev(spec);
+    decisions.first_uid = as_zero ? 0 : decisions.uid;
+    decisions.first_gid = as_zero ? 0 : decisions.gid;
+    decisions.second_user =
+        decisions.maps_itself &&
+        (decisions.first_uid != decisions.uid || decisions.first_gid != decisions.gid ||
+         spec.disable_user_namespaces);
+    decisions.edited_capabilities = !spec.capabilities.empty();
+    decisions.target =
+        edit_capabilities(spec, host, decisions.is_root ? host.effective_capabilities : 0);
+    if (decisions.is_root && !any_user && decisions.edited_capabilities)
+        decisions.target = TRY(possible_capabilities(spec, host, decisions.target));
+    TRY(check_namespaces(spec, decisions));
+    return decisions;
+}
+
+std::uint64_t clone_flags(const Spec& spec, const Host& host, const Decisions& decisions)
+{
+    const Namespaces& ns = spec.namespaces;
+    std::uint64_t flags = CLONE_NEWNS;
+    if (decisions.own_user)
+        flags |= CLONE_NEWUSER;
+    if (wants(ns.pid, true))
+        flags |= CLONE_NEWPID;
+    if (wants(ns.ipc, true))
+        flags |= CLONE_NEWIPC;
+    if (wants(ns.net, true))
+        flags |= CLONE_NEWNET;
+    if (wants(ns.uts, true))
+        flags |= CLONE_NEWUTS;
+    if (wants(ns.cgroup, host.cgroup_namespaces))
+        flags |= CLONE_NEWCGROUP;
+    return flags;
+}
+
+void add_if(std::vector<int>& list, const std::optional<DescriptorNumber>& fd)
+{
+    if (fd)
+        list.push_back(*fd);
+}
+
+void plan_descriptors(const Spec& spec, Plan& plan)
+{
+    std::vector<int>& fds = plan.close_on_exec;
+    fds = spec.consumed;
+    add_if(fds, spec.namespaces.join_user);
+    add_if(fds, spec.namespaces.join_user_last);
+    add_if(fds, spec.namespaces.join_pid);
+    add_if(fds, spec.seccomp_descriptor);
+    add_if(fds, spec.block_descriptor);
+    add_if(fds, spec.user_map_descriptor);
+    add_if(fds, spec.info_descriptor);
+    add_if(fds, spec.status_descriptor);
+    for (const Operation& op : spec.operations) {
+        if (const auto* bind = std::get_if<BindDescriptor>(&op))
+            fds.push_back(bind->source);
+        else if (const auto* file = std::get_if<File>(&op))
+            fds.push_back(file->source);
+        else if (const auto* data = std::get_if<Data>(&op))
+            fds.push_back(data->source);
+    }
+    if (!fds.empty())
+        plan.steps.emplace_back(CloseOnExec{fds.data(), fds.size()});
+    plan.info = spec.info_descriptor.value_or(-1);
+    plan.status = spec.status_descriptor.value_or(-1);
+    plan.seccomp = spec.seccomp_descriptor.value_or(-1);
+    plan.user_map = spec.user_map_descriptor.value_or(-1);
+    plan.needs_supervisor = spec.info_descriptor || spec.status_descriptor ||
+                            spec.seccomp_descriptor || spec.user_map_descriptor;
+}
+
+const char* id_map(Plan& plan, std::uint32_t inside, std::uint32_t outside)
+{
+    return plan.keep(std::to_string(inside) + " " + std::to_string(outside) + " 1\n");
+}
+
+/// Who this process is, before anything is mounted.
+void plan_identity(const Spec& spec, const Host& host, const Decisions& decisions, Plan& plan)
+{
+    const Namespaces& ns = spec.namespaces;
+    if (decisions.own_user || ns.join_user)
+        plan.steps.emplace_back(ns::DropBounding{decisions.target});
+    if (ns.join_user && (spec.uid || spec.gid))
+        plan.steps.emplace_back(ns::TakeIds{spec.uid.has_value(), spec.gid.has_value(),
+                                            decisions.uid, decisions.gid});
+    // The order of the two is free; bwrap brings loopback up first, and reports it first.
+    if ((plan.clone_flags & CLONE_NEWNET) != 0)
+        plan.steps.emplace_back(net::LoopbackUp{});
+    if (decisions.maps_itself)
+        plan.steps.emplace_back(ns::WriteIdMaps{id_map(plan, decisions.first_uid, host.uid),
+                                                id_map(plan, decisions.first_gid, host.gid), true});
+}
+
+/// Who this process is, when the tree stands.
+void plan_final_identity(const Spec& spec, const Decisions& decisions, Plan& plan)
+{
+    if (spec.namespaces.join_user_last) {
+        plan.steps.emplace_back(ns::JoinUserNamespace{*spec.namespaces.join_user_last});
+        plan.steps.emplace_back(ns::DropBounding{decisions.target});
+    }
+    if (decisions.second_user) {
+        if (spec.disable_user_namespaces)
+            plan.steps.emplace_back(ns::LimitUserNamespaces{});
+        plan.steps.emplace_back(ns::NewUserNamespace{});
+        plan.steps.emplace_back(ns::DropBounding{decisions.target});
+        plan.steps.emplace_back(ns::WriteIdMaps{id_map(plan, decisions.uid, decisions.first_uid),
+                                                id_map(plan, decisions.gid, decisions.first_gid),
+                                                false});
+    }
+    if (spec.disable_user_namespaces || spec.assert_user_namespaces_disabled)
+        plan.steps.emplace_back(ns::RefuseUserNamespaces{});
+    if (!decisions.is_root || decisions.edited_capabilities)
+        plan.steps.emplace_back(
+            ns::SetCapabilities{decisions.target, decisions.edited_capabilities});
+    plan.ambient = decisions.edited_capabilities ? decisions.target : 0;
+}
+
+void plan_locks(const Spec& spec, Plan& plan)
+{
+    for (const std::string& path : spec.lock_files) {
+        plan.lock_steps.push_back(plan.steps.size());
+        plan.steps.emplace_back(LockFile{plan.keep(path), -1, 0});
+    }
+    plan.keep_in_init = spec.sync_descriptors;
+}
+
+/// The last steps, whose order is fixed.
+void plan_finish(const Spec& spec, const Host& host, const std::vector<std::string>& environment,
+                 Plan& plan)
+{
+    if (spec.block_descriptor)
+        plan.steps.emplace_back(AwaitRelease{*spec.block_descriptor});
+    plan.steps.emplace_back(RestoreUmask{});
+    const std::string home = look_up(environment, "HOME").value_or("");
+    ChangeDirectory directory{};
+    directory.wanted = spec.directory ? plan.keep(*spec.directory) : nullptr;
+    directory.logical = plan.keep(host.logical_directory);
+    directory.physical = plan.keep(host.physical_directory);
+    directory.home = plan.keep(home);
+    plan.steps.emplace_back(directory);
+    plan.pwd[0] = plan.keep("PWD=" + spec.directory.value_or(host.logical_directory));
+    plan.pwd[1] = plan.keep("PWD=" + host.physical_directory);
+    plan.pwd[2] = plan.keep("PWD=" + home);
+    plan.pwd[3] = plan.keep("PWD=/");
+    if (spec.new_session)
+        plan.steps.emplace_back(NewSession{});
+    if (spec.exec_label)
+        plan.steps.emplace_back(SetLabel{"exec", plan.keep(*spec.exec_label)});
+    plan_locks(spec, plan);
+}
+
+void plan_command(const Spec& spec, const std::vector<std::string>& environment, Plan& plan)
+{
+    plan.argv_name = spec.command.front();
+    for (const std::string& path :
+         exec_candidates(spec.command.front(), look_up(environment, "PATH")))
+        plan.candidates.push_back(plan.keep(path));
+    for (const std::string& word : spec.command)
+        plan.argv.push_back(plan.keep(word));
+    if (spec.argv0)
+        plan.argv.front() = plan.keep(*spec.argv0);
+    plan.argv.push_back(nullptr);
+    for (const std::string& entry : environment)
+        plan.envp.push_back(plan.keep(entry));
+    plan.pwd_slot = plan.envp.size();
+    plan.envp.push_back(plan.pwd[0]);
+    plan.envp.push_back(nullptr);
+    plan.shell_argv = {"/bin/sh", plan.candidates.front()};
+    plan.shell_argv.insert(plan.shell_argv.end(), plan.argv.begin() + 1, plan.argv.end());
+    plan.filters = spec.seccomp_programs;
+    plan.die_with_parent = spec.die_with_parent;
+}
+
+Result<> check_filters(const Spec& spec)
+{
+    for (const std::vector<std::uint8_t>& program : spec.seccomp_programs)
+        TRY(check_filter(program));
+    return {};
+}
+
+}  // namespace
+
+Result<> check_filter(const std::vector<std::uint8_t>& program)
+{
+    constexpr std::size_t instruction_size = 8;
+    constexpr std::size_t most_instructions = 4096;  // BPF_MAXINSNS
+    if (program.size() % instruction_size != 0)
+        return refuse("Invalid seccomp data, must be multiple of 8");
+    if (program.size() / instruction_size > most_instructions)
+        return refuse("Invalid seccomp data", {},
+                      "a program has at most 4096 instructions, this one has " +
+                          std::to_string(program.size() / instruction_size));
+    return {};
+}
+
+Result<Plan> plan(const Spec& spec, const Host& host)
+{
+    if (spec.command.empty())
+        return refuse("No command", {}, "there is nothing to execute");
+    const Decisions decisions = TRY(decide(spec, host));
+    TRY(check_filters(spec));
+    Plan plan;
+    plan.has_clone3 = host.has_clone3;
+    plan.clone_flags = clone_flags(spec, host, decisions);
+    plan.join_user = spec.namespaces.join_user.value_or(-1);
+    plan.join_pid = spec.namespaces.join_pid.value_or(-1);
+    plan.own_pid = (plan.clone_flags & CLONE_NEWPID) != 0;
+    // In the pid namespace that is joined someone hostile may be waiting, and a change of ids
+    // in shared memory would change the caller's "dumpable" attribute: both take a copy.
+    plan.share_memory = host.dumpable && plan.join_user < 0 && plan.join_pid < 0;
+    plan.needs_init = !spec.command_is_pid_1 && (plan.own_pid || !spec.lock_files.empty() ||
+                                                 !spec.sync_descriptors.empty());
+    plan_descriptors(spec, plan);
+    if (!plan.share_memory && host.dumpable == false && plan.join_user < 0)
+        plan.steps.emplace_back(MakeDumpable{});
+    const bool own_user = decisions.own_user;
+    mount::OpenHost open_host{!own_user, true, true};
+    plan.steps.emplace_back(open_host);
+    if (plan.needs_supervisor)
+        plan.steps.emplace_back(WaitForSupervisor{});
+    plan_identity(spec, host, decisions, plan);
+    plan.steps.emplace_back(ClearUmask{});
+    if (spec.file_label)
+        plan.steps.emplace_back(SetLabel{"fscreate", plan.keep(*spec.file_label)});
+    TRY(plan_operations(spec, OperationContext{host, plan.own_pid || plan.join_pid >= 0,
+                                               decisions.is_root && own_user},
+                        plan));
+    plan.steps.emplace_back(mount::EnterRoot{});
+    plan_final_identity(spec, decisions, plan);
+    const std::vector<std::string> environment =
+        edit_environment(host.environment, spec.environment);
+    plan_finish(spec, host, environment, plan);
+    plan_command(spec, environment, plan);
+    return plan;
+}
+
+sys::Host host_for(const Spec& spec)
+{
+    sys::Host host = sys::probe_host();
+    if (spec.namespaces.user == Own::if_possible)
+        sys::probe_user_namespaces(host);
+    if (spec.namespaces.cgroup == Own::if_possible)
+        sys::probe_cgroup_namespaces(host);
+    if (has_dev(spec))
+        sys::probe_terminal(host);
+    if (std::any_of(spec.capabilities.begin(), spec.capabilities.end(), [](const auto& edit) {
+            return edit.kind == CapabilityEdit::Kind::add_all;
+        }))
+        sys::probe_capabilities(host);
+    return host;
+}
+
+}  // namespace nsbox::runtime

@@ -1,0 +1,83 @@
+#pragma once
+
+#include "nsbox/spec.hpp"
+#include "runtime/command.hpp"
+#include "runtime/packet.hpp"
+#include "runtime/steps.hpp"
+#include "sys/error.hpp"
+#include "sys/host.hpp"
+
+#include <deque>
+#include <string>
+#include <vector>
+
+namespace nsbox::runtime {
+
+/// A bind whose source the parent has to open, since the child lacks the caller's rights.
+struct EarlyTree {
+    const char* source;
+    std::uint64_t attributes;
+    std::size_t step;  ///< The BindTree that uses it.
+    bool may_be_missing;
+};
+
+/// What launch() is to do: owns every string that the steps point at. Move-only; the pointers
+/// stay valid over moves.
+struct Plan {
+    Plan() = default;
+    Plan(Plan&&) = default;
+    Plan& operator=(Plan&&) = default;
+    Plan(const Plan&) = delete;
+    Plan& operator=(const Plan&) = delete;
+    ~Plan() = default;
+
+    std::uint64_t clone_flags = 0;  ///< CLONE_NEW* of the sandbox.
+    bool share_memory = true;       ///< The child may run in the caller's memory until exec.
+    bool needs_init = false;
+    bool needs_supervisor = false;  ///< The child waits for the parent's word.
+    int join_user = -1;
+    int join_pid = -1;
+    bool own_pid = false;
+
+    std::vector<ChildStep> steps;
+    std::vector<EarlyTree> early_trees;
+    std::vector<int> close_on_exec;
+    std::vector<std::size_t> lock_steps;  ///< LockFile steps, whose packet launch() fills in.
+    std::vector<int> keep_in_init;
+
+    // The command.
+    std::string argv_name;  ///< As the user named it.
+    std::vector<const char*> candidates;
+    std::vector<const char*> argv;
+    std::vector<const char*> envp;
+    std::vector<const char*> shell_argv;
+    std::size_t pwd_slot = 0;
+    const char* pwd[pwd_choices] = {};
+    std::vector<std::vector<std::uint8_t>> filters;
+    std::uint64_t ambient = 0;
+    bool die_with_parent = false;
+    bool has_clone3 = true;
+
+    // What the parent reports and waits for.
+    int info = -1;
+    int status = -1;
+    int seccomp = -1;
+    int user_map = -1;
+
+    std::deque<std::string> strings;
+    std::deque<std::vector<const char*>> tables;
+
+    const char* keep(std::string text)
+    {
+        strings.push_back(std::move(text));
+        return strings.back().c_str();
+    }
+};
+
+/// Pure: every rule, default and order is decided here; the first error wins.
+Result<Plan> plan(const Spec& spec, const sys::Host& host);
+
+/// Asks the host what plan() needs to know for this Spec.
+sys::Host host_for(const Spec& spec);
+
+}  // namespace nsbox::runtime

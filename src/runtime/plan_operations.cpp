@@ -1,0 +1,259 @@
+#include "runtime/plan_operations.hpp"
+
+#include <algorithm>
+#include <cstdio>
+
+#include <linux/mount.h>
+
+namespace nsbox::runtime {
+
+namespace {
+
+/// A destination as steps take it: below the root, without slashes at either end.
+std::string normal(const std::string& destination)
+{
+    const std::size_t begin = destination.find_first_not_of('/');
+    if (begin == std::string::npos)
+        return "/";
+    const std::size_t end = destination.find_last_not_of('/');
+    return "/" + destination.substr(begin, end - begin + 1);
+}
+
+/// The mode of missing parents: 0755, without what the operation's own mode denies altogether.
+unsigned parent_mode(unsigned mode)
+{
+    unsigned result = 0755;
+    if ((mode & 0070) == 0)
+        result &= ~0050U;
+    if ((mode & 0007) == 0)
+        result &= ~0005U;
+    return result;
+}
+
+std::string octal(unsigned mode)
+{
+    char text[16];
+    std::snprintf(text, sizeof text, "%#o", mode);
+    return text;
+}
+
+class Planner {
+public:
+    Planner(const Spec& spec, const OperationContext& context, Plan& plan)
+        : spec_(spec), context_(context), plan_(plan)
+    {
+    }
+
+    Result<> run()
+    {
+        check_sources();
+        const bool covered = !spec_.operations.empty() && covers_root(spec_.operations.front());
+        if (std::any_of(spec_.operations.begin(), spec_.operations.end(), needs_store))
+            step(mount::MakeStore{keep("mode=0755" + label_option())});
+        step(mount::MakeRoot{plan_.keep("mode=0755" + label_option()), !covered});
+        for (const Operation& operation : spec_.operations)
+            TRY(std::visit([this](const auto& op) { return add(op); }, operation));
+        return {};
+    }
+
+private:
+    template <class Step>
+    void step(Step step)
+    {
+        plan_.steps.emplace_back(step);
+    }
+    const char* keep(std::string text) { return plan_.keep(std::move(text)); }
+    const char* target(const std::string& destination) { return keep(normal(destination)); }
+
+    static bool covers_root(const Operation& operation)
+    {
+        const auto* bind = std::get_if<Bind>(&operation);
+        return bind != nullptr && normal(bind->destination) == "/" &&
+               bind->if_missing == IfMissing::fail;
+    }
+
+    static bool needs_store(const Operation& operation)
+    {
+        const auto* overlay = std::get_if<Overlay>(&operation);
+        return std::holds_alternative<Data>(operation) ||
+               (overlay != nullptr && overlay->upper_kind == Overlay::Upper::temporary);
+    }
+
+    /// Whether an operation can change files of the host's.
+    static bool writes_host(const Operation& operation)
+    {
+        if (const auto* bind = std::get_if<Bind>(&operation))
+            return bind->access == Access::read_write;
+        if (const auto* bind = std::get_if<BindDescriptor>(&operation))
+            return bind->access == Access::read_write;
+        const auto* overlay = std::get_if<Overlay>(&operation);
+        return overlay != nullptr && overlay->upper_kind == Overlay::Upper::kept;
+    }
+
+    /// A source that is missing is found before anything is made on the host.
+    void check_sources()
+    {
+        bool writable = false;
+        for (const Operation& operation : spec_.operations) {
+            if (const auto* bind = std::get_if<Bind>(&operation); bind != nullptr && writable)
+                step(mount::CheckSource{keep(bind->source),
+                                        bind->if_missing == IfMissing::skip});
+            if (const auto* bind = std::get_if<BindDescriptor>(&operation))
+                step(mount::CheckDescriptor{bind->source});
+            if (const auto* overlay = std::get_if<Overlay>(&operation))
+                check_layers(*overlay);
+            writable = writable || writes_host(operation);
+        }
+    }
+
+    void check_layers(const Overlay& overlay)
+    {
+        for (const std::string& lower : overlay.lower)
+            step(mount::CheckSource{keep(lower), false});
+        if (overlay.upper_kind != Overlay::Upper::kept)
+            return;
+        step(mount::CheckSource{keep(overlay.upper), false});
+        step(mount::CheckSource{keep(overlay.work), false});
+    }
+
+    std::string label_option() const
+    {
+        return spec_.file_label ? ",context=\"" + *spec_.file_label + "\"" : std::string{};
+    }
+
+    static std::uint64_t attributes(Access access, Devices devices)
+    {
+        std::uint64_t result = MOUNT_ATTR_NOSUID;
+        if (devices == Devices::refused)
+            result |= MOUNT_ATTR_NODEV;
+        if (access == Access::read_only)
+            result |= MOUNT_ATTR_RDONLY;
+        return result;
+    }
+
+    Result<> add(const Bind& op)
+    {
+        if (op.source.empty())
+            return fail("Can't find source path", ENOENT, {}, "the source is an empty word");
+        mount::BindTree tree{};
+        tree.source = keep(op.source);
+        tree.target = target(op.destination);
+        tree.attributes = attributes(op.access, op.devices);
+        tree.detached = -1;
+        tree.may_be_missing = op.if_missing == IfMissing::skip;
+        tree.tolerate_submounts = spec_.tolerate_failed_submounts;
+        if (context_.loses_privilege && context_.host.has_mount_api)
+            plan_.early_trees.push_back(
+                {tree.source, tree.attributes, plan_.steps.size(), tree.may_be_missing});
+        step(tree);
+        return {};
+    }
+
+    Result<> add(const BindDescriptor& op)
+    {
+        step(mount::BindOpenFile{op.source, target(op.destination),
+                                 attributes(op.access, Devices::refused),
+                                 spec_.tolerate_failed_submounts});
+        return {};
+    }
+
+    Result<> add(const RemountReadOnly& op)
+    {
+        step(mount::MakeReadOnly{target(op.destination)});
+        return {};
+    }
+
+    Result<> add(const Proc& op)
+    {
+        step(mount::MountProc{target(op.destination), context_.fresh_proc,
+                              spec_.tolerate_failed_submounts});
+        return {};
+    }
+
+    Result<> add(const Dev& op)
+    {
+        const char* const console =
+            context_.host.terminal ? keep(*context_.host.terminal) : nullptr;
+        step(mount::MountDev{target(op.destination), keep("mode=0755" + label_option()), console});
+        return {};
+    }
+
+    Result<> add(const Tmpfs& op)
+    {
+        std::string options = "mode=" + octal(op.mode);
+        if (op.size != 0)
+            options += ",size=" + std::to_string(op.size);
+        step(mount::MountTmpfs{target(op.destination), keep(options + label_option())});
+        return {};
+    }
+
+    Result<> add(const Mqueue& op)
+    {
+        step(mount::MountMqueue{target(op.destination)});
+        return {};
+    }
+
+    Result<> add(const Directory& op)
+    {
+        step(mount::MakeDirectory{target(op.destination), op.mode, parent_mode(op.mode)});
+        return {};
+    }
+
+    Result<> add(const File& op)
+    {
+        step(mount::WriteFile{op.source, target(op.destination), op.mode, parent_mode(op.mode)});
+        return {};
+    }
+
+    Result<> add(const Data& op)
+    {
+        step(mount::BindContents{op.source, target(op.destination), op.mode, 0755,
+                                 op.access == Access::read_only});
+        return {};
+    }
+
+    Result<> add(const Symlink& op)
+    {
+        step(mount::MakeSymlink{keep(op.target), target(op.destination)});
+        return {};
+    }
+
+    Result<> add(const Chmod& op)
+    {
+        step(mount::ChangeMode{target(op.destination), op.mode});
+        return {};
+    }
+
+    Result<> add(const Hostname& op)
+    {
+        step(SetHostname{keep(op.name)});
+        return {};
+    }
+
+    Result<> add(const Overlay& op)
+    {
+        std::vector<const char*>& lower = plan_.tables.emplace_back();
+        // The kernel wants the topmost layer first.
+        for (auto it = op.lower.rbegin(); it != op.lower.rend(); ++it)
+            lower.push_back(keep(*it));
+        const bool kept = op.upper_kind == Overlay::Upper::kept;
+        step(mount::MountOverlay{lower.data(), lower.size(), kept ? keep(op.upper) : nullptr,
+                                 kept ? keep(op.work) : nullptr,
+                                 op.upper_kind == Overlay::Upper::temporary,
+                                 target(op.destination)});
+        return {};
+    }
+
+    const Spec& spec_;
+    const OperationContext& context_;
+    Plan& plan_;
+};
+
+}  // namespace
+
+Result<> plan_operations(const Spec& spec, const OperationContext& context, Plan& plan)
+{
+    return Planner{spec, context, plan}.run();
+}
+
+}  // namespace nsbox::runtime

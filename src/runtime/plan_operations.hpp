@@ -1,0 +1,19 @@
+#pragma once
+
+#include "runtime/plan.hpp"
+
+namespace nsbox::runtime {
+
+struct OperationContext {
+    const sys::Host& host;
+    bool fresh_proc;       ///< The sandbox has a pid namespace that is not the caller's.
+    bool loses_privilege;  ///< Root that enters a user namespace: it may read less there.
+};
+
+/// Pure: the steps that build the file tree, from MakeRoot on.
+Result<> plan_operations(const Spec& spec, const OperationContext& context, Plan& plan);
+
+/// Whether a classic BPF program has a size that the kernel takes.
+Result<> check_filter(const std::vector<std::uint8_t>& program);
+
+}  // namespace nsbox::runtime

@@ -1,0 +1,106 @@
+#include "nsbox/nsbox.hpp"
+
+#include "runtime/channel.hpp"
+#include "runtime/launch.hpp"
+#include "runtime/plan.hpp"
+#include "runtime/status.hpp"
+
+#include <poll.h>
+#include <sys/wait.h>
+
+namespace nsbox {
+
+struct Sandbox::State {
+    runtime::Running running;
+    int status = -1;  ///< Borrowed, as in the Spec.
+};
+
+namespace {
+
+ExitStatus from_wait_status(int status)
+{
+    if (WIFSIGNALED(status))
+        return {0, WTERMSIG(status)};
+    return {WEXITSTATUS(status), 0};
+}
+
+/// Reaps the direct child; only the first call finds it.
+Result<ExitStatus> reap(const sys::Fd& pidfd)
+{
+    siginfo_t info{};
+    while (::waitid(P_PIDFD, static_cast<id_t>(pidfd.get()), &info, WEXITED | __WALL) < 0)
+        if (errno != EINTR)
+            return fail("waitid", errno, "the sandbox",
+                        errno == ECHILD ? "the caller ignores SIGCHLD, which loses the status"
+                                        : "");
+    if (info.si_code == CLD_EXITED)
+        return ExitStatus{info.si_status, 0};
+    return ExitStatus{0, info.si_status};
+}
+
+/// Waits for init's message or for init's end, whichever comes first; the message counts.
+Result<ExitStatus> wait_for_init(const runtime::Running& running)
+{
+    for (;;) {
+        pollfd fds[2] = {{running.channel.get(), POLLIN, 0}, {running.pidfd.get(), POLLIN, 0}};
+        if (::poll(fds, 2, -1) < 0) {
+            if (errno == EINTR)
+                continue;
+            return fail("poll", errno, "the sandbox");
+        }
+        if (fds[0].revents != 0) {
+            const runtime::Received received = runtime::receive(running.channel.get());
+            if (!received.end && received.message.kind == runtime::Tell::exited)
+                return from_wait_status(received.message.value);
+            if (!received.end)
+                continue;
+        }
+        if (fds[0].revents != 0 || fds[1].revents != 0)
+            return reap(running.pidfd);
+    }
+}
+
+}  // namespace
+
+const char* version() noexcept
+{
+    return "0.1.0";
+}
+
+Sandbox::Sandbox(std::unique_ptr<State> state) noexcept : state_(std::move(state)) {}
+Sandbox::Sandbox(Sandbox&&) noexcept = default;
+Sandbox& Sandbox::operator=(Sandbox&&) noexcept = default;
+Sandbox::~Sandbox() = default;
+
+Result<Sandbox> Sandbox::start(const Spec& spec)
+{
+    runtime::Plan plan = TRY(runtime::plan(spec, runtime::host_for(spec)));
+    auto state = std::make_unique<State>();
+    state->running = TRY(runtime::launch(plan));
+    state->status = spec.status_descriptor.value_or(-1);
+    return Sandbox{std::move(state)};
+}
+
+Result<ExitStatus> Sandbox::wait()
+{
+    const runtime::Running& running = state_->running;
+    Result<ExitStatus> status = running.channel ? wait_for_init(running) : reap(running.pidfd);
+    if (status && state_->status >= 0)
+        runtime::write_exit_code(state_->status, status->shell_code());
+    return status;
+}
+
+pid_t Sandbox::child_pid() const noexcept
+{
+    return state_->running.pid;
+}
+
+std::vector<int> Sandbox::descriptors() const
+{
+    std::vector<int> fds{state_->running.pidfd.get()};
+    if (state_->running.channel)
+        fds.push_back(state_->running.channel.get());
+    return fds;
+}
+
+}  // namespace nsbox

@@ -1,0 +1,24 @@
+#pragma once
+
+#include "runtime/report.hpp"
+#include "sys/error.hpp"
+
+#include <sys/types.h>
+
+namespace nsbox::runtime {
+
+// The two reports that bwrap's callers read. Keys, order and blanks are part of the contract:
+// callers parse them by line. A reader that is gone gives EPIPE, never SIGPIPE.
+
+/// The object of --info-fd, over several lines.
+Result<> write_info(int fd, pid_t child, std::uint64_t new_namespaces,
+                    const NamespaceReport& report);
+
+/// The first line of --json-status-fd.
+Result<> write_status(int fd, pid_t child, std::uint64_t new_namespaces,
+                      const NamespaceReport& report);
+
+/// The last line; a failure does not matter any more.
+void write_exit_code(int fd, int code);
+
+}  // namespace nsbox::runtime

@@ -1,0 +1,93 @@
+#pragma once
+
+#include "mount/steps.hpp"
+#include "net/steps.hpp"
+#include "ns/steps.hpp"
+#include "sys/child_state.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <type_traits>
+#include <variant>
+
+namespace nsbox::runtime {
+
+/// The command must not see these descriptors.
+struct CloseOnExec {
+    const int* fds;
+    std::size_t count;
+};
+
+/// Tells the supervisor which namespaces this process is in and waits for its word to go on.
+struct WaitForSupervisor {};
+
+/// For a copy of a caller whose own /proc files belong to root: the copy writes its id maps there.
+struct MakeDumpable {};
+
+struct ClearUmask {};
+struct RestoreUmask {};
+
+struct SetHostname {
+    const char* name;
+};
+
+/// The working directory: `wanted`, or the first of the others that exists inside. A directory
+/// outside of the new root, to which a descriptor could lead, is refused.
+struct ChangeDirectory {
+    const char* wanted;
+    const char* logical;
+    const char* physical;
+    const char* home;
+};
+
+struct NewSession {};
+
+/// Takes a shared record lock and leaves the descriptor to init, at `packet_offset` of `packet`.
+struct LockFile {
+    const char* path;
+    int packet;
+    std::size_t packet_offset;
+};
+
+/// Waits for a byte, or the end, of a descriptor.
+struct AwaitRelease {
+    int fd;
+};
+
+/// Writes an SELinux attribute of this process: "exec" or "fscreate".
+struct SetLabel {
+    const char* attribute;
+    const char* label;
+};
+
+int run(const CloseOnExec& step, sys::ChildState& state) noexcept;
+int run(const WaitForSupervisor& step, sys::ChildState& state) noexcept;
+int run(const MakeDumpable& step, sys::ChildState& state) noexcept;
+int run(const ClearUmask& step, sys::ChildState& state) noexcept;
+int run(const RestoreUmask& step, sys::ChildState& state) noexcept;
+int run(const SetHostname& step, sys::ChildState& state) noexcept;
+int run(const ChangeDirectory& step, sys::ChildState& state) noexcept;
+int run(const NewSession& step, sys::ChildState& state) noexcept;
+int run(const LockFile& step, sys::ChildState& state) noexcept;
+int run(const AwaitRelease& step, sys::ChildState& state) noexcept;
+int run(const SetLabel& step, sys::ChildState& state) noexcept;
+
+/// Everything that the child may do, as data.
+using ChildStep =
+    std::variant<CloseOnExec, WaitForSupervisor, MakeDumpable, ClearUmask, RestoreUmask, SetHostname,
+                 ChangeDirectory, NewSession, LockFile, AwaitRelease, SetLabel, ns::DropBounding,
+                 ns::WriteIdMaps, ns::TakeIds, ns::JoinUserNamespace, ns::LimitUserNamespaces,
+                 ns::NewUserNamespace, ns::RefuseUserNamespaces, ns::SetCapabilities,
+                 net::LoopbackUp, mount::OpenHost, mount::CheckSource, mount::CheckDescriptor,
+                 mount::MakeStore, mount::MakeRoot, mount::BindTree, mount::BindOpenFile, mount::MakeReadOnly,
+                 mount::MountProc, mount::MountDev, mount::MountTmpfs, mount::MountMqueue,
+                 mount::MakeDirectory, mount::WriteFile, mount::BindContents, mount::MakeSymlink,
+                 mount::ChangeMode, mount::MountOverlay, mount::EnterRoot>;
+
+// The child only borrows: if a step could own memory, destroying or copying it after clone3
+// could reach the allocator.
+static_assert(std::is_trivially_copyable_v<ChildStep>);
+static_assert(std::is_trivially_destructible_v<ChildStep>);
+
+}  // namespace nsbox::runtime

@@ -1,0 +1,153 @@
+// Runs after clone3: no allocation, no locks, no libc but what the child-symbols lint allows.
+
+#include "runtime/steps.hpp"
+
+#include "runtime/report.hpp"
+#include "sys/fd.hpp"
+#include "sys/raw.hpp"
+
+#include <linux/prctl.h>
+
+namespace nsbox::runtime {
+
+namespace raw = sys::raw;
+using sys::ChildState;
+using sys::Fd;
+using sys::Site;
+
+int run(const CloseOnExec& step, ChildState&) noexcept
+{
+    for (std::size_t i = 0; i < step.count; ++i) {
+        const int rc = raw::fcntl(step.fds[i], F_SETFD, FD_CLOEXEC);
+        // One that is closed cannot be seen; whoever needs it open will say so.
+        if (rc < 0 && rc != -EBADF)
+            return rc;
+    }
+    return 0;
+}
+
+int run(const WaitForSupervisor&, ChildState& state) noexcept
+{
+    NamespaceReport report{};
+    report.message.kind = Tell::started;
+    for (std::size_t i = 0; i < namespace_count; ++i) {
+        sys::FixedText<64> name;
+        name.add("self/ns/").add(namespace_names[i]);
+        struct ::stat status;
+        if (raw::fstatat(state.proc, name.c_str(), &status, 0) == 0)
+            report.inodes[i] = status.st_ino;
+    }
+    raw::write(state.channel, &report, sizeof report);
+    char word = 0;
+    for (;;) {
+        const long got = raw::read(state.channel, &word, 1);
+        if (got == 1)
+            return 0;
+        if (got == 0)
+            raw::exit_group(1);  // The supervisor is gone; nobody is left to be told.
+        if (got != -EINTR)
+            return static_cast<int>(got);
+    }
+}
+
+int run(const MakeDumpable&, ChildState&) noexcept
+{
+    return raw::prctl(PR_SET_DUMPABLE, 1);
+}
+
+int run(const ClearUmask&, ChildState& state) noexcept
+{
+    state.umask = raw::umask(0);
+    return 0;
+}
+
+int run(const RestoreUmask&, ChildState& state) noexcept
+{
+    raw::umask(state.umask);
+    return 0;
+}
+
+int run(const SetHostname& step, ChildState&) noexcept
+{
+    return raw::sethostname(step.name, sys::length(step.name));
+}
+
+namespace {
+
+/// Enters a directory; -EXDEV where it lies outside of the root, as one that was reached
+/// through a descriptor from before the sandbox does.
+int enter(const char* path) noexcept
+{
+    if (const int rc = raw::chdir(path); rc < 0)
+        return rc;
+    char text[4096];
+    const long got = raw::getcwd(text, sizeof text);
+    if (got == -ERANGE)
+        return 0;  // Too deep to be printed, which "(unreachable)" in front would not be.
+    if (got > 0 && text[0] == '/')
+        return 0;
+    const int back = raw::chdir("/");
+    return back < 0 ? back : -EXDEV;
+}
+
+}  // namespace
+
+int run(const ChangeDirectory& step, ChildState& state) noexcept
+{
+    if (step.wanted != nullptr) {
+        state.pwd_choice = 0;
+        const int rc = enter(step.wanted);
+        return rc == -EXDEV ? state.failed(Site::outside, rc) : rc;
+    }
+    const char* const choices[] = {step.logical, step.physical, step.home};
+    for (state.pwd_choice = 0; state.pwd_choice < 3; ++state.pwd_choice) {
+        const char* const path = choices[state.pwd_choice];
+        if (path != nullptr && path[0] != '\0' && enter(path) == 0)
+            return 0;
+    }
+    return raw::chdir("/");
+}
+
+int run(const NewSession&, ChildState&) noexcept
+{
+    return raw::setsid();
+}
+
+int run(const LockFile& step, ChildState& state) noexcept
+{
+    // Without O_CLOEXEC: the lock has to outlive the exec of init, which then sees to it.
+    const int file = raw::openat(AT_FDCWD, step.path, O_RDONLY | O_NOCTTY);
+    if (file < 0)
+        return state.failed(Site::source, file);
+    struct flock lock {};
+    lock.l_type = F_RDLCK;
+    lock.l_whence = SEEK_SET;
+    if (const int rc = raw::fcntl(file, F_SETLK, reinterpret_cast<long>(&lock)); rc < 0)
+        return state.failed(Site::file_lock, rc);
+    const std::int32_t number = file;
+    const long put =
+        raw::call(SYS_pwrite64, step.packet, &number, sizeof number, step.packet_offset);
+    return put < 0 ? static_cast<int>(put) : 0;
+}
+
+int run(const AwaitRelease& step, ChildState&) noexcept
+{
+    char word;
+    while (raw::read(step.fd, &word, 1) == -EINTR) {
+    }
+    raw::close(step.fd);
+    return 0;
+}
+
+int run(const SetLabel& step, ChildState& state) noexcept
+{
+    sys::FixedText<64> name;
+    name.add("self/attr/").add(step.attribute);
+    const Fd file{raw::openat(state.proc, name.c_str(), O_WRONLY | O_CLOEXEC)};
+    if (!file)
+        return file.error();
+    const long put = raw::write(file.get(), step.label, sys::length(step.label));
+    return put < 0 ? static_cast<int>(put) : 0;
+}
+
+}  // namespace nsbox::runtime

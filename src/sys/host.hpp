@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace nsbox::sys {
+
+/// What the planner may know about the caller and the kernel. Plain data, so that tests can make
+/// up any host; probe_host() fills it in by trying.
+struct Host {
+    std::uint32_t uid = 0;  ///< Real ids.
+    std::uint32_t gid = 0;
+    std::uint32_t effective_uid = 0;
+    std::uint64_t effective_capabilities = 0;
+    std::uint64_t permitted_capabilities = 0;
+    std::uint64_t all_capabilities = 0;  ///< Every one that the kernel knows.
+
+    bool has_clone3 = true;     ///< Linux 5.3.
+    bool has_mount_api = true;  ///< For this process; needs CAP_SYS_ADMIN. Linux 5.12.
+
+    bool dumpable = true;              ///< This process's /proc files are its user's.
+    bool user_namespaces = true;       ///< Nothing says that they are disabled.
+    bool cgroup_namespaces = true;     ///< Linux 4.6.
+
+    std::vector<std::string> environment;     ///< NAME=value.
+    std::string logical_directory;            ///< $PWD, where it is the working directory.
+    std::string physical_directory;           ///< Empty if it has no path.
+    std::optional<std::string> terminal;      ///< The path of the terminal on stdout.
+};
+
+/// Asks the kernel. Never fails: what cannot be found out is taken to be missing.
+Host probe_host();
+
+// What only some sandboxes need to know costs system calls, so it is asked for by name.
+
+void probe_user_namespaces(Host& host);
+void probe_cgroup_namespaces(Host& host);
+void probe_terminal(Host& host);
+void probe_capabilities(Host& host);
+
+}  // namespace nsbox::sys

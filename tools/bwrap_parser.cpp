@@ -1,0 +1,631 @@
+#include "bwrap_parser.hpp"
+
+#include "nsbox/nsbox.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <fcntl.h>
+#include <limits>
+#include <unistd.h>
+
+namespace nsbox::tool {
+
+namespace {
+
+/// Decimal digits only, the whole text, in range.
+template <class T>
+bool parse_decimal(const std::string& text, T most, T& value)
+{
+    if (text.empty() || text[0] == '-' || text[0] == '+')
+        return false;
+    const char* const end = text.data() + text.size();
+    const auto result = std::from_chars(text.data(), end, value, 10);
+    return result.ec == std::errc{} && result.ptr == end && value <= most;
+}
+
+/// Reads a descriptor to its end and closes it; false with errno set.
+bool read_all(int fd, std::string& out)
+{
+    char buffer[65536];
+    for (;;) {
+        const ssize_t got = ::read(fd, buffer, sizeof buffer);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return false;
+        if (got == 0)
+            break;
+        out.append(buffer, static_cast<std::size_t>(got));
+    }
+    ::close(fd);
+    return true;
+}
+
+std::string with_errno(const std::string& text)
+{
+    return text + ": " + ::strerrordesc_np(errno);
+}
+
+bool is_octal_digits(const std::string& text)
+{
+    return !text.empty() && std::all_of(text.begin(), text.end(),
+                                        [](char c) { return c >= '0' && c <= '7'; });
+}
+
+constexpr std::uint32_t most_id = 0xfffffffe;  // (uid_t)-1 means "no change" to the kernel.
+
+}  // namespace
+
+BwrapParser::BwrapParser(Messages& messages) : messages_(messages), spec_(request_.spec)
+{
+    Namespaces& ns = spec_.namespaces;
+    ns.user = ns.pid = ns.ipc = ns.net = ns.uts = ns.cgroup = Own::no;
+}
+
+bool BwrapParser::fail(const std::string& text)
+{
+    messages_.error(text);
+    return false;
+}
+
+void BwrapParser::once(bool seen, const OptionInfo& option)
+{
+    if (seen)
+        messages_.warning(std::string{"Only the last "} + option.name + " option will take effect");
+}
+
+std::optional<Request> BwrapParser::parse(const Words& words)
+{
+    std::size_t at = 0;
+    switch (parse_words(words, at, false)) {
+    case Outcome::failed: return std::nullopt;
+    case Outcome::stop: return std::move(request_);
+    case Outcome::go_on: break;
+    }
+    if (!nothing_pending() || !no_layers_pending() || !check_conflicts())
+        return std::nullopt;
+    spec_.command.assign(words.begin() + static_cast<std::ptrdiff_t>(at), words.end());
+    if (spec_.command.empty())
+        request_.kind = Request::Kind::usage;
+    if (user_)
+        spec_.namespaces.user = Own::yes;
+    else if (user_try_)
+        spec_.namespaces.user = Own::if_possible;
+    spec_.namespaces.net = net_ ? Own::yes : Own::no;
+    return std::move(request_);
+}
+
+/// Parses options up to the first word that is none; `at` is left behind a "--".
+BwrapParser::Outcome BwrapParser::parse_words(const Words& words, std::size_t& at, bool from_file)
+{
+    while (at < words.size()) {
+        const std::string& word = words[at];
+        if (word.empty() || word[0] != '-')
+            return Outcome::go_on;
+        ++at;
+        if (word == "--")
+            return Outcome::go_on;
+        std::string name = word;
+        std::optional<std::string> value;
+        const OptionInfo* option = find_option(name);
+        if (const std::size_t equals = word.find('=');
+            option == nullptr && equals != std::string::npos) {
+            name = word.substr(0, equals);
+            option = find_option(name);
+            if (option != nullptr && option->count > 0)
+                value = word.substr(equals + 1);
+            else
+                option = nullptr;
+        }
+        if (option == nullptr) {
+            const std::string near = nearest_option(name);
+            fail("Unknown option " + word + (near.empty() ? "" : " (did you mean " + near + "?)"));
+            return Outcome::failed;
+        }
+        Words arguments;
+        if (!take_arguments(*option, words, at, value, arguments))
+            return Outcome::failed;
+        if (const Outcome outcome = apply(*option, arguments, from_file);
+            outcome != Outcome::go_on)
+            return outcome;
+    }
+    return Outcome::go_on;
+}
+
+bool BwrapParser::take_arguments(const OptionInfo& option, const Words& words, std::size_t& at,
+                                 const std::optional<std::string>& value, Words& arguments)
+{
+    if (value)
+        arguments.push_back(*value);
+    while (arguments.size() < static_cast<std::size_t>(option.count) && at < words.size())
+        arguments.push_back(words[at++]);
+    if (arguments.size() == static_cast<std::size_t>(option.count))
+        return true;
+    if (option.opt == Opt::overlay_src) {
+        layers_.emplace_back();
+        return no_layers_pending();
+    }
+    return fail(std::string{option.name} + " " + option.missing);
+}
+
+bool BwrapParser::nothing_pending()
+{
+    if (perms_)
+        return fail("--perms must be followed by an option that creates a file");
+    if (size_)
+        return fail("--size must be followed by --tmpfs");
+    return true;
+}
+
+bool BwrapParser::no_layers_pending()
+{
+    if (layers_.empty())
+        return true;
+    return fail("--overlay-src must be followed by another --overlay-src or one of --overlay, "
+                "--tmp-overlay, or --ro-overlay");
+}
+
+/// Runs one option, with the rules about what must follow what.
+BwrapParser::Outcome BwrapParser::apply(const OptionInfo& option, const Words& a, bool from_file)
+{
+    const bool takes_layers = option.opt == Opt::overlay_src || option.opt == Opt::overlay ||
+                              option.opt == Opt::tmp_overlay || option.opt == Opt::ro_overlay ||
+                              option.opt == Opt::args;
+    if (!takes_layers && !no_layers_pending())
+        return Outcome::failed;
+    const bool is_modifier = option.opt == Opt::perms || option.opt == Opt::size;
+    const Outcome outcome = run_option(option, a, from_file);
+    if (outcome == Outcome::go_on && !is_modifier && !nothing_pending())
+        return Outcome::failed;
+    return outcome;
+}
+
+BwrapParser::Outcome BwrapParser::run_option(const OptionInfo& option, const Words& a,
+                                             bool from_file)
+{
+    const auto as_outcome = [](bool good) { return good ? Outcome::go_on : Outcome::failed; };
+    switch (option.opt) {
+    case Opt::help: request_.kind = Request::Kind::help; return Outcome::stop;
+    case Opt::version: request_.kind = Request::Kind::version; return Outcome::stop;
+    case Opt::args:
+        if (from_file) {
+            fail("--args not supported in arguments file");
+            return Outcome::failed;
+        }
+        return read_args(a[0]);
+    case Opt::level_prefix: messages_.use_level_prefix(); return Outcome::go_on;
+    case Opt::userns: case Opt::userns2: case Opt::pidns: case Opt::uid: case Opt::gid:
+    case Opt::sync_fd: case Opt::block_fd: case Opt::userns_block_fd: case Opt::info_fd:
+    case Opt::json_status_fd: return as_outcome(apply_number(option, a));
+    case Opt::argv0: case Opt::hostname: case Opt::chdir: case Opt::clearenv: case Opt::setenv:
+    case Opt::unsetenv: case Opt::lock_file: return as_outcome(apply_environment(option, a));
+    case Opt::bind: case Opt::bind_try: case Opt::dev_bind: case Opt::dev_bind_try:
+    case Opt::ro_bind: case Opt::ro_bind_try: case Opt::bind_fd: case Opt::ro_bind_fd:
+    case Opt::remount_ro: case Opt::proc: case Opt::dev: case Opt::tmpfs: case Opt::mqueue:
+        return as_outcome(apply_mount(option, a));
+    case Opt::dir: case Opt::file: case Opt::bind_data: case Opt::ro_bind_data:
+    case Opt::symlink: case Opt::chmod: return as_outcome(apply_file(option, a));
+    case Opt::overlay_src: case Opt::overlay: case Opt::tmp_overlay: case Opt::ro_overlay:
+        return as_outcome(apply_overlay(option, a));
+    case Opt::seccomp: case Opt::add_seccomp_fd: case Opt::cap_add: case Opt::cap_drop:
+    case Opt::exec_label: case Opt::file_label: return as_outcome(apply_security(option, a));
+    case Opt::perms: case Opt::size: return as_outcome(apply_modifier(option, a));
+    default: return as_outcome(apply_namespace(option.opt));
+    }
+}
+
+BwrapParser::Outcome BwrapParser::read_args(const std::string& text)
+{
+    int fd = -1;
+    if (!to_fd(text, fd))
+        return Outcome::failed;
+    std::string data;
+    if (!read_all(fd, data)) {
+        fail(with_errno("Can't read --args data"));
+        return Outcome::failed;
+    }
+    Words words;
+    for (std::size_t begin = 0; begin < data.size();) {
+        const std::size_t end = std::min(data.find('\0', begin), data.size());
+        words.emplace_back(data, begin, end - begin);
+        begin = end + 1;
+    }
+    std::size_t at = 0;
+    const Outcome outcome = parse_words(words, at, true);
+    if (outcome == Outcome::go_on && at < words.size())
+        messages_.warning("--args " + text + ": the words from \"" + words[at] +
+                          "\" on are no options and are ignored");
+    return outcome;
+}
+
+// Flags.
+
+bool BwrapParser::apply_namespace(Opt opt)
+{
+    Namespaces& ns = spec_.namespaces;
+    switch (opt) {
+    case Opt::unshare_all:
+        user_try_ = true;
+        net_ = true;
+        ns.ipc = ns.pid = ns.uts = Own::yes;
+        if (ns.cgroup == Own::no)
+            ns.cgroup = Own::if_possible;
+        break;
+    case Opt::share_net: net_ = false; break;
+    case Opt::unshare_user: user_ = true; break;
+    case Opt::unshare_user_try: user_try_ = true; break;
+    case Opt::unshare_ipc: ns.ipc = Own::yes; break;
+    case Opt::unshare_pid: ns.pid = Own::yes; break;
+    case Opt::unshare_net: net_ = true; break;
+    case Opt::unshare_uts: ns.uts = Own::yes; break;
+    case Opt::unshare_cgroup: ns.cgroup = Own::yes; break;
+    case Opt::unshare_cgroup_try:
+        if (ns.cgroup == Own::no)
+            ns.cgroup = Own::if_possible;
+        break;
+    case Opt::disable_userns: spec_.disable_user_namespaces = true; break;
+    case Opt::assert_userns_disabled: spec_.assert_user_namespaces_disabled = true; break;
+    case Opt::new_session: spec_.new_session = true; break;
+    case Opt::die_with_parent: spec_.die_with_parent = true; break;
+    case Opt::as_pid_1: spec_.command_is_pid_1 = true; break;
+    case Opt::not_a_security_boundary: spec_.tolerate_failed_submounts = true; break;
+    default: break;
+    }
+    return true;
+}
+
+// Descriptors and ids.
+
+bool BwrapParser::to_fd(const std::string& text, int& fd)
+{
+    if (parse_decimal(text, std::numeric_limits<int>::max(), fd))
+        return true;
+    return fail("Invalid fd: " + text);
+}
+
+bool BwrapParser::to_fd(const std::string& text, std::optional<int>& fd, const OptionInfo& option)
+{
+    once(fd.has_value(), option);
+    int number = -1;
+    if (!to_fd(text, number))
+        return false;
+    // One that a later use replaces must not reach the command either.
+    if (fd)
+        spec_.consumed.push_back(*fd);
+    fd = number;
+    return true;
+}
+
+bool BwrapParser::to_id(const char* kind, const std::string& text,
+                        std::optional<std::uint32_t>& id, const OptionInfo& option)
+{
+    once(id.has_value(), option);
+    std::uint32_t number = 0;
+    if (!parse_decimal(text, most_id, number))
+        return fail(std::string{"Invalid "} + kind + ": " + text);
+    id = number;
+    return true;
+}
+
+bool BwrapParser::check_status_fd(int fd)
+{
+    const int flags = ::fcntl(fd, F_GETFL);
+    if (flags < 0)
+        return fail(with_errno("Write to info_fd"));
+    if ((flags & O_ACCMODE) == O_RDONLY)
+        return fail("Write to info_fd: fd " + std::to_string(fd) + " is not open for writing");
+    return true;
+}
+
+bool BwrapParser::apply_number(const OptionInfo& option, const Words& a)
+{
+    Namespaces& ns = spec_.namespaces;
+    switch (option.opt) {
+    case Opt::userns: return to_fd(a[0], ns.join_user, option);
+    case Opt::userns2: return to_fd(a[0], ns.join_user_last, option);
+    case Opt::pidns: return to_fd(a[0], ns.join_pid, option);
+    case Opt::uid: return to_id("uid", a[0], spec_.uid, option);
+    case Opt::gid: return to_id("gid", a[0], spec_.gid, option);
+    case Opt::block_fd: return to_fd(a[0], spec_.block_descriptor, option);
+    case Opt::userns_block_fd: return to_fd(a[0], spec_.user_map_descriptor, option);
+    case Opt::info_fd:
+        return to_fd(a[0], spec_.info_descriptor, option) &&
+               check_status_fd(*spec_.info_descriptor);
+    case Opt::json_status_fd:
+        return to_fd(a[0], spec_.status_descriptor, option) &&
+               check_status_fd(*spec_.status_descriptor);
+    default: break;
+    }
+    int fd = -1;
+    once(!spec_.sync_descriptors.empty(), option);
+    if (!to_fd(a[0], fd))
+        return false;
+    spec_.consumed.insert(spec_.consumed.end(), spec_.sync_descriptors.begin(),
+                          spec_.sync_descriptors.end());
+    spec_.sync_descriptors = {fd};
+    return true;
+}
+
+// Environment and the like.
+
+bool BwrapParser::apply_environment(const OptionInfo& option, const Words& a)
+{
+    using Kind = EnvironmentEdit::Kind;
+    switch (option.opt) {
+    case Opt::argv0:
+        if (spec_.argv0)
+            return fail("--argv0 used multiple times");
+        spec_.argv0 = a[0];
+        return true;
+    case Opt::hostname:
+        once(std::any_of(spec_.operations.begin(), spec_.operations.end(),
+                         [](const auto& op) { return std::holds_alternative<Hostname>(op); }),
+             option);
+        spec_.operations.emplace_back(Hostname{a[0]});
+        return true;
+    case Opt::chdir:
+        once(spec_.directory.has_value(), option);
+        spec_.directory = a[0];
+        return true;
+    case Opt::lock_file: spec_.lock_files.push_back(a[0]); return true;
+    case Opt::clearenv: spec_.environment.push_back({Kind::clear, {}, {}}); return true;
+    default: break;
+    }
+    const bool sets = option.opt == Opt::setenv;
+    if (a[0].empty() || a[0].find('=') != std::string::npos)
+        return fail(std::string{sets ? "setenv" : "unsetenv"} + " failed: \"" + a[0] +
+                    "\" is no name of a variable");
+    if (sets)
+        spec_.environment.push_back({Kind::set, a[0], a[1]});
+    else
+        spec_.environment.push_back({Kind::unset, a[0], {}});
+    return true;
+}
+
+// Mounts and files.
+
+bool BwrapParser::add_bind(const Words& a, Access access, Devices devices, IfMissing missing)
+{
+    if (a[0].empty())
+        return fail("Can't find source path : the source of a bind is an empty word");
+    spec_.operations.emplace_back(Bind{a[0], a[1], access, devices, missing});
+    return true;
+}
+
+bool BwrapParser::apply_mount(const OptionInfo& option, const Words& a)
+{
+    constexpr auto ro = Access::read_only;
+    constexpr auto rw = Access::read_write;
+    int fd = -1;
+    switch (option.opt) {
+    case Opt::bind: return add_bind(a, rw, Devices::refused, IfMissing::fail);
+    case Opt::bind_try: return add_bind(a, rw, Devices::refused, IfMissing::skip);
+    case Opt::dev_bind: return add_bind(a, rw, Devices::allowed, IfMissing::fail);
+    case Opt::dev_bind_try: return add_bind(a, rw, Devices::allowed, IfMissing::skip);
+    case Opt::ro_bind: return add_bind(a, ro, Devices::refused, IfMissing::fail);
+    case Opt::ro_bind_try: return add_bind(a, ro, Devices::refused, IfMissing::skip);
+    case Opt::bind_fd:
+    case Opt::ro_bind_fd:
+        if (!to_fd(a[0], fd))
+            return false;
+        spec_.operations.emplace_back(
+            BindDescriptor{fd, a[1], option.opt == Opt::bind_fd ? rw : ro});
+        return true;
+    case Opt::remount_ro: spec_.operations.emplace_back(RemountReadOnly{a[0]}); return true;
+    case Opt::proc: spec_.operations.emplace_back(Proc{a[0]}); return true;
+    case Opt::dev: spec_.operations.emplace_back(Dev{a[0]}); return true;
+    case Opt::mqueue: spec_.operations.emplace_back(Mqueue{a[0]}); return true;
+    default: break;
+    }
+    Tmpfs tmpfs{a[0], take_perms(0755), size_.value_or(0)};
+    size_.reset();
+    spec_.operations.emplace_back(tmpfs);
+    return true;
+}
+
+unsigned BwrapParser::take_perms(unsigned default_mode)
+{
+    const unsigned mode = perms_.value_or(default_mode);
+    perms_.reset();
+    return mode;
+}
+
+bool BwrapParser::apply_file(const OptionInfo& option, const Words& a)
+{
+    int fd = -1;
+    unsigned mode = 0;
+    switch (option.opt) {
+    case Opt::dir: spec_.operations.emplace_back(Directory{a[0], take_perms(0755)}); return true;
+    case Opt::symlink: spec_.operations.emplace_back(Symlink{a[0], a[1]}); return true;
+    case Opt::chmod:
+        if (!to_octal(option, a[0], mode))
+            return false;
+        spec_.operations.emplace_back(Chmod{mode, a[1]});
+        return true;
+    case Opt::file:
+        if (!to_fd(a[0], fd))
+            return false;
+        spec_.operations.emplace_back(File{fd, a[1], take_perms(0666)});
+        return true;
+    default: break;
+    }
+    if (!to_fd(a[0], fd))
+        return false;
+    const Access access = option.opt == Opt::bind_data ? Access::read_write : Access::read_only;
+    spec_.operations.emplace_back(Data{fd, a[1], access, take_perms(0600)});
+    return true;
+}
+
+bool BwrapParser::apply_overlay(const OptionInfo& option, const Words& a)
+{
+    if (option.opt == Opt::overlay_src) {
+        if (a[0].empty())
+            return fail("Can't find source path : the source of an overlay is an empty word");
+        layers_.push_back(a[0]);
+        return true;
+    }
+    const bool read_only = option.opt == Opt::ro_overlay;
+    if (layers_.size() < (read_only ? 2U : 1U))
+        return fail(std::string{option.name} +
+                    (read_only ? " requires at least two --overlay-src"
+                               : " requires at least one --overlay-src"));
+    Overlay overlay;
+    overlay.lower = std::move(layers_);
+    layers_.clear();
+    overlay.destination = a.back();
+    if (option.opt == Opt::overlay) {
+        overlay.upper_kind = Overlay::Upper::kept;
+        overlay.upper = a[0];
+        overlay.work = a[1];
+    } else if (!read_only) {
+        overlay.upper_kind = Overlay::Upper::temporary;
+    }
+    spec_.operations.emplace_back(std::move(overlay));
+    return true;
+}
+
+// Modifiers.
+
+bool BwrapParser::to_octal(const OptionInfo& option, const std::string& text, unsigned& mode)
+{
+    const char* const end = text.data() + text.size();
+    if (is_octal_digits(text)) {
+        const auto result = std::from_chars(text.data(), end, mode, 8);
+        if (result.ec == std::errc{} && result.ptr == end && mode <= 07777)
+            return true;
+    }
+    return fail(std::string{option.name} + " takes an octal argument <= 07777");
+}
+
+bool BwrapParser::to_size(const std::string& text, std::uint64_t& size)
+{
+    int base = 10;
+    std::size_t begin = 0;
+    if (text.size() > 2 && text[0] == '0' && (text[1] == 'x' || text[1] == 'X')) {
+        base = 16;
+        begin = 2;
+    } else if (text.size() > 1 && text[0] == '0') {
+        base = 8;
+        begin = 1;
+    }
+    const char* const end = text.data() + text.size();
+    const auto result = std::from_chars(text.data() + begin, end, size, base);
+    if (begin == text.size() || result.ec != std::errc{} || result.ptr != end || size == 0)
+        return fail("--size takes a non-zero number of bytes");
+    constexpr std::uint64_t most = std::numeric_limits<std::size_t>::max() / 2;
+    if (size > most)
+        return fail("--size (for tmpfs) is limited to " + std::to_string(most));
+    return true;
+}
+
+bool BwrapParser::apply_modifier(const OptionInfo& option, const Words& a)
+{
+    if (option.opt == Opt::perms) {
+        unsigned mode = 0;
+        if (perms_)
+            return fail("--perms given twice for the same action");
+        if (!to_octal(option, a[0], mode))
+            return false;
+        perms_ = mode;
+        return true;
+    }
+    std::uint64_t size = 0;
+    if (size_)
+        return fail("--size given twice for the same action");
+    if (!to_size(a[0], size))
+        return false;
+    size_ = size;
+    return true;
+}
+
+// Security.
+
+bool BwrapParser::add_seccomp(const std::string& text)
+{
+    int fd = -1;
+    if (spec_.seccomp_descriptor)
+        return fail("--add-seccomp-fd cannot be combined with --seccomp");
+    if (!to_fd(text, fd))
+        return false;
+    std::string data;
+    if (!read_all(fd, data))
+        return fail(with_errno("Can't read seccomp data"));
+    if (data.size() % 8 != 0)
+        return fail("Invalid seccomp data, must be multiple of 8");
+    spec_.seccomp_programs.emplace_back(data.begin(), data.end());
+    return true;
+}
+
+bool BwrapParser::edit_capability(const std::string& text, bool add)
+{
+    using Kind = CapabilityEdit::Kind;
+    std::string upper = text;
+    for (char& c : upper)
+        c = static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
+    if (upper == "ALL") {
+        spec_.capabilities.push_back({add ? Kind::add_all : Kind::drop_all, 0});
+        return true;
+    }
+    std::optional<unsigned> number = capability_by_name(text);
+    std::uint64_t value = 0;
+    if (!number && !text.empty() && text[0] >= '0' && text[0] <= '9' &&
+        parse_decimal(text, std::uint64_t{63}, value))
+        number = static_cast<unsigned>(value);
+    if (!number) {
+        std::string names;
+        for (const std::string& name : capability_names())
+            names += (names.empty() ? "" : " ") + name;
+        return fail("unknown cap: " + text + " (hint: ALL, or one of " + names + ")");
+    }
+    spec_.capabilities.push_back({add ? Kind::add : Kind::drop, *number});
+    return true;
+}
+
+bool BwrapParser::set_label(std::optional<std::string>& label, const std::string& text)
+{
+    if (::access("/sys/fs/selinux/enforce", F_OK) != 0)
+        return fail("labeling not supported on this system");
+    label = text;
+    return true;
+}
+
+bool BwrapParser::apply_security(const OptionInfo& option, const Words& a)
+{
+    switch (option.opt) {
+    case Opt::seccomp:
+        if (!spec_.seccomp_programs.empty())
+            return fail("--seccomp cannot be combined with --add-seccomp-fd");
+        return to_fd(a[0], spec_.seccomp_descriptor, option);
+    case Opt::add_seccomp_fd: return add_seccomp(a[0]);
+    case Opt::cap_add: return edit_capability(a[0], true);
+    case Opt::cap_drop: return edit_capability(a[0], false);
+    case Opt::exec_label:
+        once(spec_.exec_label.has_value(), option);
+        return set_label(spec_.exec_label, a[0]);
+    default:
+        once(spec_.file_label.has_value(), option);
+        return set_label(spec_.file_label, a[0]);
+    }
+}
+
+bool BwrapParser::check_conflicts()
+{
+    const Namespaces& ns = spec_.namespaces;
+    if (spec_.user_map_descriptor && !user_)
+        return fail("--userns-block-fd requires --unshare-user");
+    if (spec_.user_map_descriptor && !spec_.info_descriptor)
+        return fail("--userns-block-fd requires --info-fd");
+    if (ns.join_user && user_)
+        return fail("--userns not compatible --unshare-user");
+    if (ns.join_user && user_try_)
+        return fail("--userns not compatible --unshare-user-try");
+    if (spec_.disable_user_namespaces && !user_)
+        return fail("--disable-userns requires --unshare-user");
+    if (spec_.disable_user_namespaces && spec_.user_map_descriptor)
+        return fail("--disable-userns is not compatible with --userns-block-fd");
+    return true;
+}
+
+}  // namespace nsbox::tool

@@ -1,0 +1,80 @@
+#pragma once
+
+#include "bwrap_options.hpp"
+#include "messages.hpp"
+
+#include "nsbox/spec.hpp"
+
+#include <deque>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace nsbox::tool {
+
+/// What the command line asks for.
+struct Request {
+    enum class Kind { run, help, version, usage };
+    Kind kind = Kind::run;  ///< usage: there is no command.
+    Spec spec;
+};
+
+/// Parses bwrap's command line, options taking effect one after the other, with warnings as they
+/// come up. What an option reads (--args, --add-seccomp-fd) is read here and closed.
+class BwrapParser {
+public:
+    explicit BwrapParser(Messages& messages);
+
+    /// The words after argv[0]. Nothing, after an error was printed.
+    std::optional<Request> parse(const std::vector<std::string>& words);
+
+private:
+    using Words = std::vector<std::string>;
+    enum class Outcome { go_on, stop, failed };
+
+    bool fail(const std::string& text);
+    Outcome parse_words(const Words& words, std::size_t& at, bool from_file);
+    bool take_arguments(const OptionInfo& option, const Words& words, std::size_t& at,
+                        const std::optional<std::string>& value, Words& arguments);
+    Outcome apply(const OptionInfo& option, const Words& arguments, bool from_file);
+    Outcome run_option(const OptionInfo& option, const Words& a, bool from_file);
+    bool apply_namespace(Opt opt);
+    bool apply_number(const OptionInfo& option, const Words& a);
+    bool apply_environment(const OptionInfo& option, const Words& a);
+    bool apply_mount(const OptionInfo& option, const Words& a);
+    bool apply_file(const OptionInfo& option, const Words& a);
+    bool apply_overlay(const OptionInfo& option, const Words& a);
+    bool apply_security(const OptionInfo& option, const Words& a);
+    bool apply_modifier(const OptionInfo& option, const Words& a);
+    bool add_bind(const Words& a, Access access, Devices devices, IfMissing missing);
+    bool add_seccomp(const std::string& text);
+    bool edit_capability(const std::string& text, bool add);
+    bool set_label(std::optional<std::string>& label, const std::string& text);
+    bool check_status_fd(int fd);
+    bool nothing_pending();
+    bool no_layers_pending();
+    bool check_conflicts();
+
+    void once(bool seen, const OptionInfo& option);
+    bool to_fd(const std::string& text, int& fd);
+    bool to_fd(const std::string& text, std::optional<int>& fd, const OptionInfo& option);
+    bool to_id(const char* kind, const std::string& text, std::optional<std::uint32_t>& id,
+               const OptionInfo& option);
+    bool to_octal(const OptionInfo& option, const std::string& text, unsigned& mode);
+    bool to_size(const std::string& text, std::uint64_t& size);
+    unsigned take_perms(unsigned default_mode);
+    Outcome read_args(const std::string& text);
+
+    Messages& messages_;
+    Request request_;
+    Spec& spec_;
+    std::optional<unsigned> perms_;
+    std::optional<std::uint64_t> size_;
+    std::vector<std::string> layers_;
+    bool user_ = false;
+    bool user_try_ = false;
+    bool net_ = false;
+};
+
+}  // namespace nsbox::tool

@@ -1,0 +1,56 @@
+#include "bwrap_main.hpp"
+#include "messages.hpp"
+
+#include "nsbox/nsbox.hpp"
+
+#include <unistd.h>
+
+namespace {
+
+constexpr const char* help =
+    "usage: nsbox OPTIONS... [--] COMMAND [ARGS...]   as bwrap: see nsbox --help\n"
+    "       nsbox version\n"
+    "       nsbox help\n"
+    "\n"
+    "Under the name bwrap, or with an option as its first word, this program takes the\n"
+    "options of bwrap 0.11.1.\n";
+
+bool is_named_bwrap(const std::string& argv0)
+{
+    const std::size_t slash = argv0.rfind('/');
+    return argv0.substr(slash == std::string::npos ? 0 : slash + 1) == "bwrap";
+}
+
+int nsbox_main(const std::vector<std::string>& words)
+{
+    using nsbox::tool::write_out;
+    if (words.empty()) {
+        write_out(STDERR_FILENO, help);
+        return 1;
+    }
+    if (words[0] == "help") {
+        write_out(STDOUT_FILENO, help);
+        return 0;
+    }
+    if (words[0] == "version") {
+        write_out(STDOUT_FILENO, std::string{"nsbox "} + nsbox::version() + "\n");
+        return 0;
+    }
+    nsbox::tool::Messages{"nsbox"}.error("unknown command " + words[0] +
+                                         " (hint: see nsbox help)");
+    return 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv)
+{
+    const std::string argv0 = argc > 0 ? argv[0] : "";
+    std::vector<std::string> words;
+    for (int i = 1; i < argc; ++i)
+        words.emplace_back(argv[i]);
+    const bool as_bwrap = is_named_bwrap(argv0) || (!words.empty() && words[0].starts_with('-'));
+    const int code = as_bwrap ? nsbox::tool::bwrap_main(argv0, words) : nsbox_main(words);
+    // Everything was written by write(2); destructors would only cost time.
+    ::_exit(code);
+}
