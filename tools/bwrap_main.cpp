@@ -76,7 +76,7 @@ int run(const Request& request, const Messages& messages)
     Result<Sandbox> sandbox = Sandbox::start(request.spec);
     if (!sandbox) {
         messages.error(sandbox.error().message());
-        return 1;
+        return sandbox.error().signal != 0 ? 128 + sandbox.error().signal : 1;
     }
     std::vector<int> keep = sandbox->descriptors();
     if (request.spec.status_descriptor)

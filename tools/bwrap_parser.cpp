@@ -375,8 +375,8 @@ bool BwrapParser::apply_environment(const OptionInfo& option, const Words& a)
     }
     const bool sets = option.opt == Opt::setenv;
     if (a[0].empty() || a[0].find('=') != std::string::npos)
-        return fail(std::string{sets ? "setenv" : "unsetenv"} + " failed: \"" + a[0] +
-                    "\" is no name of a variable");
+        return fail(std::string{sets ? "setenv" : "unsetenv"} + " failed: '" + a[0] +
+                    "' is no name of a variable");
     if (sets)
         spec_.environment.push_back({Kind::set, a[0], a[1]});
     else
@@ -499,7 +499,10 @@ bool BwrapParser::to_octal(const OptionInfo& option, const std::string& text, un
     return fail(std::string{option.name} + " takes an octal argument <= 07777");
 }
 
-bool BwrapParser::to_size(const std::string& text, std::uint64_t& size)
+namespace {
+
+/// A number as C writes it: decimal, 0x hexadecimal, 0 octal; the whole text.
+bool parse_c_number(const std::string& text, std::uint64_t& value)
 {
     int base = 10;
     std::size_t begin = 0;
@@ -511,8 +514,15 @@ bool BwrapParser::to_size(const std::string& text, std::uint64_t& size)
         begin = 1;
     }
     const char* const end = text.data() + text.size();
-    const auto result = std::from_chars(text.data() + begin, end, size, base);
-    if (begin == text.size() || result.ec != std::errc{} || result.ptr != end || size == 0)
+    const auto result = std::from_chars(text.data() + begin, end, value, base);
+    return begin < text.size() && result.ec == std::errc{} && result.ptr == end;
+}
+
+}  // namespace
+
+bool BwrapParser::to_size(const std::string& text, std::uint64_t& size)
+{
+    if (!parse_c_number(text, size) || size == 0)
         return fail("--size takes a non-zero number of bytes");
     constexpr std::uint64_t most = std::numeric_limits<std::size_t>::max() / 2;
     if (size > most)
@@ -570,8 +580,7 @@ bool BwrapParser::edit_capability(const std::string& text, bool add)
     }
     std::optional<unsigned> number = capability_by_name(text);
     std::uint64_t value = 0;
-    if (!number && !text.empty() && text[0] >= '0' && text[0] <= '9' &&
-        parse_decimal(text, std::uint64_t{63}, value))
+    if (!number && parse_c_number(text, value) && value <= 63)
         number = static_cast<unsigned>(value);
     if (!number) {
         std::string names;

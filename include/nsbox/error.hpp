@@ -34,6 +34,7 @@ struct Error {
     std::string object;  ///< What it was tried on: a path, "lo", a pair of paths.
     std::string reason;  ///< Said in place of the errno's text where that would mislead.
     std::string hint;    ///< What the user can do about it; may be empty.
+    int signal = 0;      ///< The signal that ended the sandbox before the command started, or 0.
 
     /// One line without a final newline: `op object: reason (hint: ...)`.
     std::string message() const;

@@ -174,8 +174,8 @@ struct Spec {
     std::optional<DescriptorNumber> block_descriptor;  ///< Read before the command is executed.
     std::optional<DescriptorNumber> user_map_descriptor;  ///< Someone else writes the id maps and
                                                           ///< then one byte here.
-    std::optional<DescriptorNumber> info_descriptor;
-    std::optional<DescriptorNumber> status_descriptor;
+    std::optional<DescriptorNumber> info_descriptor;  ///< Gets one JSON object and is closed.
+    std::optional<DescriptorNumber> status_descriptor;  ///< Gets a JSON object a line.
     std::vector<DescriptorNumber> consumed;  ///< Further descriptors that the command must not see.
 
     std::optional<std::string> exec_label;  ///< SELinux labels, see selinux(8).

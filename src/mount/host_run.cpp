@@ -69,22 +69,34 @@ int run(const CheckDescriptor& step, ChildState& state) noexcept
         return state.failed(Site::source, static_cast<int>(got));
     if (path[0] != '/')
         return state.failed(Site::source, -ENOENT);
+    // A folder above that may not be searched matters where the tree is opened, if it does.
     const int rc = raw::faccessat(AT_FDCWD, path, F_OK);
-    return rc < 0 ? state.failed(Site::source, rc) : 0;
+    return rc < 0 && rc != -EACCES ? state.failed(Site::source, rc) : 0;
 }
+
+namespace {
+
+/// The kernel binds no descriptor of another mount namespace, so the path that it has is opened
+/// here; what matters is that the tree, which is cloned by then, is the right one.
+Fd open_by_descriptor(const BindOpenFile& step, ChildState& state) noexcept
+{
+    if (step.detached >= 0 && state.has_mount_api)
+        return Fd{raw::fcntl(step.detached, F_DUPFD_CLOEXEC, 3)};
+    char path[4096];
+    const long got = descriptor_path(state, step.fd, path, sizeof path);
+    if (got < 0)
+        return Fd{static_cast<int>(got)};
+    return open_source(state, Source{AT_FDCWD, path});
+}
+
+}  // namespace
 
 int run(const BindOpenFile& step, ChildState& state) noexcept
 {
     struct ::stat wanted;
     if (const int rc = raw::fstat(step.fd, &wanted); rc < 0)
         return state.failed(Site::source_stat, rc);
-    char path[4096];
-    const long got = descriptor_path(state, step.fd, path, sizeof path);
-    if (got < 0)
-        return state.failed(Site::source, static_cast<int>(got));
-    // The kernel binds no descriptor of another mount namespace, so the path that it has is
-    // opened here; what matters is that the tree, which is already cloned, is the right one.
-    Fd tree = open_source(state, Source{AT_FDCWD, path});
+    Fd tree = open_by_descriptor(step, state);
     if (!tree)
         return state.failed(Site::source, tree.error());
     struct ::stat found;

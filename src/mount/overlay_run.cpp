@@ -175,7 +175,6 @@ int run(const MountOverlay& step, ChildState& state) noexcept
     if (step.temporary)
         if (const int rc = shield(state, false); rc < 0)
             return state.failed(Site::make, rc);
-    state.site = Site::step;
     const int rc = mount_layers(step, state, layers);
     if (rc < 0)
         return rc;

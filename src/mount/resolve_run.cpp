@@ -213,10 +213,11 @@ int why_it_exists(ChildState& state, const Place& place, const char* path) noexc
     return state.failed(Site::dangling, -ENOENT);
 }
 
-Fd make_directory_at(ChildState& state, Place& place, const char* path, unsigned mode) noexcept
+Fd make_directory_at(ChildState& state, Place& place, const char* path, unsigned mode,
+                     Site site) noexcept
 {
     if (!names_an_entry(place))
-        return Fd{state.failed(Site::parents, -ENOENT)};
+        return Fd{state.failed(site, -ENOENT)};
     const int rc = raw::mkdirat(place.parent.get(), place.name, mode);
     if (rc == -EEXIST) {
         // Someone else may have made it meanwhile; a link that leads nowhere is refused.
@@ -227,9 +228,12 @@ Fd make_directory_at(ChildState& state, Place& place, const char* path, unsigned
         return Fd{why_it_exists(state, place, path)};
     }
     if (rc < 0)
-        return Fd{rc};
-    return Fd{raw::openat(place.parent.get(), place.name,
-                          O_PATH | O_CLOEXEC | O_NOFOLLOW | O_DIRECTORY)};
+        return Fd{state.failed(site, rc)};
+    Fd made{raw::openat(place.parent.get(), place.name,
+                        O_PATH | O_CLOEXEC | O_NOFOLLOW | O_DIRECTORY)};
+    if (!made)
+        state.site = site;
+    return made;
 }
 
 /// The longest part of `path` that exists; `prefix` becomes that part.
@@ -280,8 +284,7 @@ Fd open_or_make_directory(ChildState& state, const char* path, unsigned mode) no
             continue;
         }
         place.parent = static_cast<Fd&&>(there);
-        state.site = Site::parents;
-        there = make_directory_at(state, place, prefix.text, mode);
+        there = make_directory_at(state, place, prefix.text, mode, Site::parents);
         if (!there)
             return there;
     }
@@ -340,8 +343,7 @@ Fd ensure_directory(ChildState& state, const char* path, unsigned mode,
         there = resolve(state, path);
         return there ? static_cast<Fd&&>(there) : Fd{state.failed(Site::make, there.error())};
     }
-    state.site = Site::make;
-    return make_directory_at(state, place, path, mode);
+    return make_directory_at(state, place, path, mode, Site::make);
 }
 
 namespace {

@@ -54,6 +54,7 @@ struct BindOpenFile {
     int fd;
     const char* target;
     std::uint64_t attributes;
+    int detached;  ///< As in BindTree.
     bool tolerate_submounts;
 };
 

@@ -57,6 +57,18 @@ int run(const WriteIdMaps& step, ChildState& state) noexcept
     return rc < 0 ? state.failed(Site::gid_map, rc) : 0;
 }
 
+int run(const RequireIdMap&, ChildState& state) noexcept
+{
+    const Fd file{raw::openat(state.proc, "self/uid_map", O_RDONLY | O_CLOEXEC)};
+    if (!file)
+        return file.error();
+    char byte;
+    const long got = raw::read(file.get(), &byte, 1);
+    if (got < 0)
+        return static_cast<int>(got);
+    return got == 0 ? state.failed(Site::uid_map, -EOVERFLOW) : 0;
+}
+
 int run(const TakeIds& step, ChildState& state) noexcept
 {
     if (step.set_gid && raw::getgid() != step.gid)

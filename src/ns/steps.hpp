@@ -21,6 +21,9 @@ struct WriteIdMaps {
     bool deny_setgroups;
 };
 
+/// Fails where nobody has mapped an id, as someone else was to do.
+struct RequireIdMap {};
+
 /// Takes these ids where they differ from the current ones, the group first.
 struct TakeIds {
     bool set_uid;
@@ -50,6 +53,7 @@ struct SetCapabilities {
 
 int run(const DropBounding& step, sys::ChildState& state) noexcept;
 int run(const WriteIdMaps& step, sys::ChildState& state) noexcept;
+int run(const RequireIdMap& step, sys::ChildState& state) noexcept;
 int run(const TakeIds& step, sys::ChildState& state) noexcept;
 int run(const JoinUserNamespace& step, sys::ChildState& state) noexcept;
 int run(const LimitUserNamespaces& step, sys::ChildState& state) noexcept;

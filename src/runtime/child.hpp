@@ -23,6 +23,7 @@ struct ChildProgram {
     int init = -1;    ///< The init program, or negative: the child executes the command itself.
     int packet = -1;  ///< What init is given.
     const char* const* init_argv = nullptr;
+    int init_program = -1;  ///< What init is to execute, if not a path.
 
     // Joining namespaces takes further processes; see run_joiner().
     int join_user = -1;

@@ -94,6 +94,8 @@ void settle_parent_death(const ChildProgram& program) noexcept
         rc = raw::fcntl(program.packet, F_SETFD, 0);
     if (rc >= 0)
         rc = raw::fcntl(program.channel, F_SETFD, 0);
+    if (rc >= 0 && program.init_program >= 0)
+        rc = raw::fcntl(program.init_program, F_SETFD, 0);
     if (rc >= 0) {
         const char* const no_environment[] = {nullptr};
         rc = raw::execveat(program.init, "", program.init_argv, no_environment, AT_EMPTY_PATH);

@@ -24,6 +24,7 @@ struct Command {
     std::size_t filter_count;
     std::uint64_t ambient;          ///< Capabilities to keep over exec.
     bool die_with_parent;
+    int program;                    ///< An open file to execute in place of a path, or -1.
 };
 
 /// The kinds of what a sandbox process tells its supervisor; one SOCK_SEQPACKET message each.
@@ -34,7 +35,7 @@ enum class Tell : std::uint32_t {
     filter_failed, ///< Seccomp could not be loaded; value: errno.
     about_to_exec, ///< The next thing is exec: the channel's end means that it happened.
     started,       ///< The command runs; value: its pid inside.
-    exited,        ///< The command ended; value: its wait status.
+    exited,        ///< The command ended; value: its wait status; step: 1 if it was the last.
     moved,         ///< The set-up goes on in another process; its pidfd comes along.
 };
 

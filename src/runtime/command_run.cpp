@@ -15,6 +15,8 @@ namespace raw = sys::raw;
 
 int choose_candidate(const Command& command) noexcept
 {
+    if (command.program >= 0)
+        return 0;
     int refused = 0;
     for (std::size_t i = 0; i < command.candidate_count; ++i) {
         struct ::stat status;
@@ -67,6 +69,8 @@ int load_filters(const Command& command) noexcept
 
 int execute(const Command& command, int first) noexcept
 {
+    if (command.program >= 0)
+        return raw::execveat(command.program, "", command.argv, command.envp, AT_EMPTY_PATH);
     int refused = 0;
     int last = -ENOENT;
     for (auto i = static_cast<std::size_t>(first); i < command.candidate_count; ++i) {

@@ -77,6 +77,7 @@ struct Teller {
     std::string earlier_read_only(const char* target) const;
 
     Words operator()(const CloseOnExec&) const { return {"Can't mark descriptors", {}, {}, {}}; }
+    Words operator()(const CloseNow&) const { return {"close", {}, {}, {}}; }
     Words operator()(const WaitForSupervisor&) const { return {"Can't read sync", {}, {}, {}}; }
     Words operator()(const MakeDumpable&) const { return {"prctl(PR_SET_DUMPABLE)", {}, {}, {}}; }
     Words operator()(const ClearUmask&) const { return {"umask", {}, {}, {}}; }
@@ -90,7 +91,10 @@ struct Teller {
     {
         if (site == Site::outside)
             return {"Can't chdir to", s.wanted, "the directory lies outside of the sandbox", {}};
-        return {"Can't chdir to", s.wanted != nullptr ? s.wanted : "/", {}, {}};
+        if (s.wanted == nullptr)
+            return {"Can't chdir to", "/", {}, {}};
+        return {s.wanted[0] == '\0' ? Literal{"Can't chdir to "} : Literal{"Can't chdir to"},
+                s.wanted, {}, {}};
     }
     Words operator()(const NewSession&) const { return {"setsid", {}, {}, {}}; }
     Words operator()(const LockFile& s) const
@@ -113,6 +117,11 @@ struct Teller {
         if (site == Site::gid_map)
             return {"setting up gid map", {}, {}, diagnose_id_map(err)};
         return {"setting up uid map", {}, {}, diagnose_id_map(err)};
+    }
+    Words operator()(const ns::RequireIdMap&) const
+    {
+        return {"setting up uid map", {}, {},
+                "whoever holds the other end of --userns-block-fd has to write the maps first"};
     }
     Words operator()(const ns::TakeIds& s) const
     {

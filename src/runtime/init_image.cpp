@@ -92,6 +92,7 @@ PacketHeader fill(Block& block, const Plan& plan, int channel)
     header.magic = packet_magic;
     header.channel = channel;
     header.die_with_parent = plan.die_with_parent ? 1 : 0;
+    header.program = plan.program.get();
     header.ambient = plan.ambient;
     header.candidates = block.add_texts(plan.candidates);
     header.candidate_count = static_cast<std::uint32_t>(plan.candidates.size());

@@ -6,6 +6,7 @@
 #include "runtime/init_image.hpp"
 #include "runtime/plan_operations.hpp"
 #include "runtime/status.hpp"
+#include "sys/mount_flags.hpp"
 #include "sys/raw.hpp"
 
 #include <csignal>
@@ -90,17 +91,17 @@ public:
         raw::call(SYS_pidfd_send_signal, pidfd_.get(), SIGKILL, nullptr, 0);
         reap();
     }
-    void reap()
+    siginfo_t reap()
     {
-        if (!pidfd_)
-            return;
         siginfo_t info{};
+        if (!pidfd_)
+            return info;
         while (::waitid(P_PIDFD, static_cast<id_t>(pidfd_.get()), &info, WEXITED | __WALL) < 0 &&
                errno == EINTR) {
         }
         pidfd_.reset();
+        return info;
     }
-    int pidfd() const { return pidfd_.get(); }
     Fd release() { return std::move(pidfd_); }
 
 private:
@@ -150,6 +151,7 @@ public:
         running.pidfd = child_.release();
         if (plan_.needs_init)
             running.channel = std::move(ours_);
+        running.joined = plan_.join_pid >= 0;
         return running;
     }
 
@@ -170,17 +172,29 @@ private:
     Result<> open_early_trees()
     {
         for (const EarlyTree& early : plan_.early_trees) {
-            Fd tree{raw::open_tree(AT_FDCWD, early.source,
-                                   OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE)};
+            constexpr unsigned flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE;
+            Fd tree{early.fd >= 0 ? raw::open_tree(early.fd, "", flags | AT_EMPTY_PATH)
+                                  : raw::open_tree(AT_FDCWD, early.source, flags)};
             if (!tree)
                 continue;  // The child tries in its turn and reports what it finds.
-            const int rc = raw::mount_setattr(tree.get(), AT_RECURSIVE, early.attributes);
+            // Cloned here the mounts are peers of the host's: what is mounted in the sandbox
+            // must not appear there.
+            const int rc =
+                raw::mount_setattr(tree.get(), AT_RECURSIVE, early.attributes, sys::ms_slave);
             if (rc < 0)
                 return fail("Can't bind mount", -rc, early.source);
-            std::get<mount::BindTree>(plan_.steps[early.step]).detached = tree.get();
+            set_detached(plan_.steps[early.step], tree.get());
             early_.push_back(std::move(tree));
         }
         return {};
+    }
+
+    static void set_detached(ChildStep& step, int tree)
+    {
+        if (auto* bind = std::get_if<mount::BindTree>(&step))
+            bind->detached = tree;
+        else if (auto* open_file = std::get_if<mount::BindOpenFile>(&step))
+            open_file->detached = tree;
     }
 
     Result<> prepare_init()
@@ -188,6 +202,11 @@ private:
         if (!plan_.needs_init)
             return {};
         init_ = TRY(make_init_image());
+        if (plan_.executes_itself) {
+            plan_.program = Fd{raw::openat(AT_FDCWD, "/proc/self/exe", O_PATH | O_CLOEXEC)};
+            if (!plan_.program)
+                return fail("open", -plan_.program.error(), "/proc/self/exe");
+        }
         packet_ = TRY(make_packet());
         TRY(fill_packet(plan_, theirs_.get(), packet_.get()));
         std::size_t offset = lock_offset(plan_);
@@ -217,6 +236,7 @@ private:
         p.command.argv = plan_.argv.data();
         p.command.envp = plan_.envp.data();
         p.command.shell_argv = plan_.shell_argv.data();
+        p.command.program = -1;
         p.command.ambient = plan_.ambient;
         p.command.die_with_parent = plan_.die_with_parent;
         p.pwd_slot = static_cast<unsigned>(plan_.pwd_slot);
@@ -225,6 +245,7 @@ private:
         p.init = init_.get();
         p.packet = packet_.get();
         p.init_argv = init_argv_;
+        p.init_program = plan_.program.get();
         p.join_user = plan_.join_user;
         p.join_pid = plan_.join_pid;
         p.clone_flags = plan_.clone_flags;
@@ -265,15 +286,36 @@ private:
         return {};
     }
 
-    /// The next message that is not about a change of processes.
+    /// How many processes on the way to a joined namespace are still to hand over.
+    int moves_to_come() const
+    {
+        if (!joins())
+            return 0;
+        return (plan_.join_pid >= 0 && plan_.own_pid ? 2 : 1) - moves_;
+    }
+
+    /// The next message that is not about a change of processes. The new process may be heard
+    /// before the one that made it: good news waits until it is known who says it.
     Received next()
     {
+        std::optional<Received> early;
         for (;;) {
             Received received = receive(ours_.get());
-            if (received.end || received.error != 0 || received.message.kind != Tell::moved)
+            if (received.end || received.error != 0)
                 return received;
-            pid_ = pid_of(received.descriptor.get());
-            child_.follow(std::move(received.descriptor));
+            if (received.message.kind == Tell::moved) {
+                ++moves_;
+                pid_ = pid_of(received.descriptor.get());
+                child_.follow(std::move(received.descriptor));
+                if (early && moves_to_come() == 0)
+                    return std::move(*early);
+                continue;
+            }
+            const bool good = received.message.kind == Tell::started ||
+                              received.message.kind == Tell::about_to_exec;
+            if (!good || moves_to_come() == 0)
+                return received;
+            early = std::move(received);
         }
     }
 
@@ -282,12 +324,22 @@ private:
         if (received.error != 0)
             return fail("Can't read from the sandbox", received.error);
         if (received.end)
-            return refuse("The sandbox", "", ended_early(),
-                          "it was killed during set-up, or a filter around it ended it");
+            return ended_early();
         return tl::make_unexpected(describe_failure(plan_, received.message, received.text));
     }
 
-    static std::string ended_early() { return "its set-up process ended before the command"; }
+    /// Nothing was said: something from outside ended the set-up.
+    tl::unexpected<Error> ended_early()
+    {
+        const siginfo_t info = child_.reap();
+        Error error{0, "The sandbox's set-up ended early", {}, {}, {}};
+        if (info.si_code == CLD_KILLED || info.si_code == CLD_DUMPED) {
+            error.signal = info.si_status;
+            error.reason = std::string{"it was ended by signal "} +
+                           ::sigabbrev_np(info.si_status);
+        }
+        return tl::make_unexpected(std::move(error));
+    }
 
     Result<> rendezvous()
     {
@@ -298,8 +350,10 @@ private:
         report.message = received.message;
         std::memcpy(report.inodes, received.text.data(),
                     std::min(received.text.size(), sizeof report.inodes));
-        if (plan_.info >= 0)
+        if (plan_.info >= 0) {
             TRY(write_info(plan_.info, pid_, plan_.clone_flags, report));
+            raw::close(plan_.info);  // Its reader may wait for the end.
+        }
         if (plan_.status >= 0)
             TRY(write_status(plan_.status, pid_, plan_.clone_flags, report));
         if (plan_.user_map >= 0) {
@@ -347,6 +401,7 @@ private:
     const char* init_argv_[3] = {};
     ChildProgram program_;
     pid_t pid_ = -1;
+    int moves_ = 0;
     std::optional<Stack> stack_;
     Child child_;  // Last: it is ended before the memory that it may share goes.
 };

@@ -12,6 +12,7 @@ struct Running {
     pid_t pid = -1;   ///< The direct child, as this process's pid namespace numbers it.
     sys::Fd pidfd;
     sys::Fd channel;  ///< From init; invalid where the child is the command itself.
+    bool joined = false;  ///< It lives in a pid namespace that is not of its making.
 };
 
 /// Carries the plan out: clone3, the rendezvous, and waiting until the command is executed or

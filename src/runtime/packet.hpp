@@ -15,7 +15,9 @@ struct PacketHeader {
     std::uint32_t magic;
     std::uint32_t size;             ///< Of the whole block.
     std::int32_t channel;           ///< The descriptor that leads to the supervisor.
+    std::int32_t program;           ///< See Command.
     std::uint32_t die_with_parent;
+    std::uint32_t reserved;
     std::uint64_t ambient;
     std::uint32_t candidates;       ///< Offsets of tables, each followed by a zero entry...
     std::uint32_t candidate_count;

@@ -154,8 +154,6 @@ void plan_descriptors(const Spec& spec, Plan& plan)
     add_if(fds, spec.seccomp_descriptor);
     add_if(fds, spec.block_descriptor);
     add_if(fds, spec.user_map_descriptor);
-    add_if(fds, spec.info_descriptor);
-    add_if(fds, spec.status_descriptor);
     for (const Operation& op : spec.operations) {
         if (const auto* bind = std::get_if<BindDescriptor>(&op))
             fds.push_back(bind->source);
@@ -166,6 +164,10 @@ void plan_descriptors(const Spec& spec, Plan& plan)
     }
     if (!fds.empty())
         plan.steps.emplace_back(CloseOnExec{fds.data(), fds.size()});
+    // Their readers may wait for the end, which must not wait for the sandbox.
+    for (const auto& fd : {spec.info_descriptor, spec.status_descriptor})
+        if (fd)
+            plan.steps.emplace_back(CloseNow{*fd});
     plan.info = spec.info_descriptor.value_or(-1);
     plan.status = spec.status_descriptor.value_or(-1);
     plan.seccomp = spec.seccomp_descriptor.value_or(-1);
@@ -257,6 +259,8 @@ void plan_finish(const Spec& spec, const Host& host, const std::vector<std::stri
 void plan_command(const Spec& spec, const std::vector<std::string>& environment, Plan& plan)
 {
     plan.argv_name = spec.command.front();
+    // Under an init that name would mean init's own program.
+    plan.executes_itself = plan.needs_init && spec.command.front() == "/proc/self/exe";
     for (const std::string& path :
          exec_candidates(spec.command.front(), look_up(environment, "PATH")))
         plan.candidates.push_back(plan.keep(path));
@@ -323,6 +327,8 @@ Result<Plan> plan(const Spec& spec, const Host& host)
     plan.steps.emplace_back(open_host);
     if (plan.needs_supervisor)
         plan.steps.emplace_back(WaitForSupervisor{});
+    if (spec.user_map_descriptor)
+        plan.steps.emplace_back(ns::RequireIdMap{});
     plan_identity(spec, host, decisions, plan);
     plan.steps.emplace_back(ClearUmask{});
     if (spec.file_label)

@@ -5,6 +5,7 @@
 #include "runtime/packet.hpp"
 #include "runtime/steps.hpp"
 #include "sys/error.hpp"
+#include "sys/fd.hpp"
 #include "sys/host.hpp"
 
 #include <deque>
@@ -15,10 +16,10 @@ namespace nsbox::runtime {
 
 /// A bind whose source the parent has to open, since the child lacks the caller's rights.
 struct EarlyTree {
-    const char* source;
+    const char* source;  ///< A path, unless...
+    int fd;              ///< ...this is an open file.
     std::uint64_t attributes;
-    std::size_t step;  ///< The BindTree that uses it.
-    bool may_be_missing;
+    std::size_t step;    ///< The bind that uses it.
 };
 
 /// What launch() is to do: owns every string that the steps point at. Move-only; the pointers
@@ -55,6 +56,8 @@ struct Plan {
     const char* pwd[pwd_choices] = {};
     std::vector<std::vector<std::uint8_t>> filters;
     std::uint64_t ambient = 0;
+    bool executes_itself = false;  ///< The command is /proc/self/exe.
+    sys::Fd program;               ///< What that is, opened by launch().
     bool die_with_parent = false;
     bool has_clone3 = true;
 

@@ -144,15 +144,17 @@ private:
         tree.tolerate_submounts = spec_.tolerate_failed_submounts;
         if (context_.loses_privilege && context_.host.has_mount_api)
             plan_.early_trees.push_back(
-                {tree.source, tree.attributes, plan_.steps.size(), tree.may_be_missing});
+                {tree.source, -1, tree.attributes, plan_.steps.size()});
         step(tree);
         return {};
     }
 
     Result<> add(const BindDescriptor& op)
     {
-        step(mount::BindOpenFile{op.source, target(op.destination),
-                                 attributes(op.access, Devices::refused),
+        const std::uint64_t flags = attributes(op.access, Devices::refused);
+        if (context_.loses_privilege && context_.host.has_mount_api)
+            plan_.early_trees.push_back({nullptr, op.source, flags, plan_.steps.size()});
+        step(mount::BindOpenFile{op.source, target(op.destination), flags, -1,
                                  spec_.tolerate_failed_submounts});
         return {};
     }

@@ -50,8 +50,12 @@ Result<ExitStatus> wait_for_init(const runtime::Running& running)
         }
         if (fds[0].revents != 0) {
             const runtime::Received received = runtime::receive(running.channel.get());
-            if (!received.end && received.message.kind == runtime::Tell::exited)
+            if (!received.end && received.message.kind == runtime::Tell::exited) {
+                // A pid namespace that is joined cannot end while init's zombie is in it.
+                if (running.joined && received.message.step == 1)
+                    (void)reap(running.pidfd);
                 return from_wait_status(received.message.value);
+            }
             if (!received.end)
                 continue;
         }

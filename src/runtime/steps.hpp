@@ -19,6 +19,10 @@ struct CloseOnExec {
     std::size_t count;
 };
 
+struct CloseNow {
+    int fd;
+};
+
 /// Tells the supervisor which namespaces this process is in and waits for its word to go on.
 struct WaitForSupervisor {};
 
@@ -62,6 +66,7 @@ struct SetLabel {
 };
 
 int run(const CloseOnExec& step, sys::ChildState& state) noexcept;
+int run(const CloseNow& step, sys::ChildState& state) noexcept;
 int run(const WaitForSupervisor& step, sys::ChildState& state) noexcept;
 int run(const MakeDumpable& step, sys::ChildState& state) noexcept;
 int run(const ClearUmask& step, sys::ChildState& state) noexcept;
@@ -75,9 +80,9 @@ int run(const SetLabel& step, sys::ChildState& state) noexcept;
 
 /// Everything that the child may do, as data.
 using ChildStep =
-    std::variant<CloseOnExec, WaitForSupervisor, MakeDumpable, ClearUmask, RestoreUmask, SetHostname,
+    std::variant<CloseOnExec, CloseNow, WaitForSupervisor, MakeDumpable, ClearUmask, RestoreUmask, SetHostname,
                  ChangeDirectory, NewSession, LockFile, AwaitRelease, SetLabel, ns::DropBounding,
-                 ns::WriteIdMaps, ns::TakeIds, ns::JoinUserNamespace, ns::LimitUserNamespaces,
+                 ns::WriteIdMaps, ns::RequireIdMap, ns::TakeIds, ns::JoinUserNamespace, ns::LimitUserNamespaces,
                  ns::NewUserNamespace, ns::RefuseUserNamespaces, ns::SetCapabilities,
                  net::LoopbackUp, mount::OpenHost, mount::CheckSource, mount::CheckDescriptor,
                  mount::MakeStore, mount::MakeRoot, mount::BindTree, mount::BindOpenFile, mount::MakeReadOnly,

@@ -26,6 +26,12 @@ int run(const CloseOnExec& step, ChildState&) noexcept
     return 0;
 }
 
+int run(const CloseNow& step, ChildState&) noexcept
+{
+    raw::close(step.fd);
+    return 0;
+}
+
 int run(const WaitForSupervisor&, ChildState& state) noexcept
 {
     NamespaceReport report{};

@@ -12,6 +12,7 @@
 #include <csignal>
 #include <linux/prctl.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 
 using namespace nsbox;
 namespace raw = sys::raw;
@@ -88,6 +89,7 @@ Command unpack(PacketHeader* packet)
     command.filters = reinterpret_cast<const Filter*>(filters);
     command.filter_count = packet->filter_count;
     command.ambient = packet->ambient;
+    command.program = packet->program;
     command.die_with_parent = packet->die_with_parent != 0;
     return command;
 }
@@ -111,9 +113,9 @@ void run_command(void* argument)
     fail(Tell::exec_failed, runtime::execute(start.command, first));
 }
 
-void tell(int channel, Tell kind, int value)
+void tell(int channel, Tell kind, int value, int step = -5)
 {
-    const Message message{kind, value, -5, 0};
+    const Message message{kind, value, step, 0};
     raw::write(channel, &message, sizeof message);
 }
 
@@ -152,6 +154,17 @@ int shell_code(int status)
     return signal != 0 ? 128 + signal : status >> 8 & 0xff;
 }
 
+/// Reaps what has ended already; whether nothing is left.
+bool is_empty()
+{
+    int status = 0;
+    int pid = 0;
+    do {
+        pid = raw::wait4(-1, &status, WNOHANG);
+    } while (pid > 0 || pid == -EINTR);
+    return pid < 0;
+}
+
 [[noreturn]] void reap(int channel, int command)
 {
     int code = 1;
@@ -164,7 +177,7 @@ int shell_code(int status)
             raw::exit_group(code);
         if (pid == command) {
             code = shell_code(status);
-            tell(channel, Tell::exited, status);
+            tell(channel, Tell::exited, status, is_empty() ? 1 : 0);
         }
     }
 }
@@ -193,6 +206,8 @@ void keep_from_command(const PacketHeader* packet)
     const auto* const keep = reinterpret_cast<const std::int32_t*>(
         reinterpret_cast<const char*>(packet) + packet->keep);
     raw::fcntl(packet->channel, F_SETFD, FD_CLOEXEC);
+    if (packet->program >= 0)
+        raw::fcntl(packet->program, F_SETFD, FD_CLOEXEC);
     for (std::uint32_t i = 0; i < packet->keep_count; ++i)
         if (keep[i] >= 0)
             raw::fcntl(keep[i], F_SETFD, FD_CLOEXEC);
@@ -218,6 +233,8 @@ void keep_from_command(const PacketHeader* packet)
             raw::exit_group(1);
     }
     keep_from_command(packet);
+    const std::uint64_t none = 0;
+    raw::sigprocmask(SIG_SETMASK, &none, nullptr);
     Start start;
     start.command = unpack(packet);
     const long command =
