@@ -202,9 +202,9 @@ void run_child_entry(void* program) noexcept
     run_child(*static_cast<const ChildProgram*>(program));
 }
 
-void send_descriptor(int channel, int fd) noexcept
+void send_descriptor(int channel, int fd, int hop) noexcept
 {
-    Message message{Tell::moved, 0, 0, 0};
+    Message message{Tell::moved, hop, 0, 0};
     iovec data{&message, sizeof message};
     alignas(cmsghdr) char control[CMSG_SPACE(sizeof fd)] = {};
     msghdr header{};
@@ -221,7 +221,7 @@ void send_descriptor(int channel, int fd) noexcept
 }
 
 /// One more process on the way; this one ends.
-[[noreturn]] void hand_over(const ChildProgram& program, std::uint64_t flags,
+[[noreturn]] void hand_over(const ChildProgram& program, int hop, std::uint64_t flags,
                             void (*function)(void*) ) noexcept
 {
     int pidfd = -1;
@@ -230,7 +230,7 @@ void send_descriptor(int channel, int fd) noexcept
         clone_child(request, function, const_cast<ChildProgram*>(&program));
     if (rc < 0)
         give_up(program.channel, Tell::step_failed, static_cast<int>(rc), cloning);
-    send_descriptor(program.channel, pidfd);
+    send_descriptor(program.channel, pidfd, hop);
     raw::exit_group(0);
 }
 
@@ -239,7 +239,7 @@ void run_second_hop(void* argument) noexcept
 {
     const auto& program = *static_cast<const ChildProgram*>(argument);
     raw::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    hand_over(program, program.clone_flags, run_child_entry);
+    hand_over(program, 2, program.clone_flags, run_child_entry);
 }
 
 }  // namespace
@@ -255,9 +255,9 @@ void run_joiner(const ChildProgram& program) noexcept
         if (const int rc = raw::setns(program.join_pid, CLONE_NEWPID); rc < 0)
             give_up(program.channel, Tell::step_failed, rc, joining_pid);
         if (program.own_pid)
-            hand_over(program, 0, run_second_hop);
+            hand_over(program, 1, 0, run_second_hop);
     }
-    hand_over(program, program.clone_flags, run_child_entry);
+    hand_over(program, 1, program.clone_flags, run_child_entry);
 }
 
 }  // namespace nsbox::runtime

@@ -36,7 +36,7 @@ enum class Tell : std::uint32_t {
     about_to_exec, ///< The next thing is exec: the channel's end means that it happened.
     started,       ///< The command runs; value: its pid inside.
     exited,        ///< The command ended; value: its wait status; step: 1 if it was the last.
-    moved,         ///< The set-up goes on in another process; its pidfd comes along.
+    moved,         ///< The set-up goes on in another process, the value-th; its pidfd comes along.
 };
 
 struct Message {

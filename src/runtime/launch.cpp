@@ -294,6 +294,21 @@ private:
         return (plan_.join_pid >= 0 && plan_.own_pid ? 2 : 1) - moves_;
     }
 
+    /// A later process on the way may be heard of before an earlier one, which only hands over.
+    void follow_move(Received& received)
+    {
+        ++moves_;
+        if (received.message.value < hop_) {
+            Child passing;
+            passing.follow(std::move(received.descriptor));
+            passing.reap();
+            return;
+        }
+        hop_ = received.message.value;
+        pid_ = pid_of(received.descriptor.get());
+        child_.follow(std::move(received.descriptor));
+    }
+
     /// The next message that is not about a change of processes. The new process may be heard
     /// before the one that made it: good news waits until it is known who says it.
     Received next()
@@ -304,9 +319,7 @@ private:
             if (received.end || received.error != 0)
                 return received;
             if (received.message.kind == Tell::moved) {
-                ++moves_;
-                pid_ = pid_of(received.descriptor.get());
-                child_.follow(std::move(received.descriptor));
+                follow_move(received);
                 if (early && moves_to_come() == 0)
                     return std::move(*early);
                 continue;
@@ -402,6 +415,7 @@ private:
     ChildProgram program_;
     pid_t pid_ = -1;
     int moves_ = 0;
+    int hop_ = 0;
     std::optional<Stack> stack_;
     Child child_;  // Last: it is ended before the memory that it may share goes.
 };
