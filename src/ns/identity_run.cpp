@@ -91,9 +91,9 @@ int run(const LimitUserNamespaces&, ChildState& state) noexcept
     return rc < 0 ? state.failed(Site::limit, rc) : 0;
 }
 
-int run(const NewUserNamespace&, ChildState&) noexcept
+int run(const NewUserNamespace& step, ChildState&) noexcept
 {
-    return raw::unshare(CLONE_NEWUSER);
+    return raw::unshare(CLONE_NEWUSER | (step.with_mounts ? CLONE_NEWNS : 0));
 }
 
 int run(const RefuseUserNamespaces&, ChildState& state) noexcept

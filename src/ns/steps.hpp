@@ -39,7 +39,11 @@ struct JoinUserNamespace {
 /// Forbids user namespaces below the next one by its limit.
 struct LimitUserNamespaces {};
 
-struct NewUserNamespace {};
+/// `with_mounts`: a mount namespace too. What is mounted is locked there: nobody inside can take
+/// away a mount or its flags (mount_namespaces(7)).
+struct NewUserNamespace {
+    bool with_mounts;
+};
 
 /// Succeeds only where a further user namespace cannot be made.
 struct RefuseUserNamespaces {};

@@ -402,7 +402,7 @@ Error early_words(const Plan& plan, const Message& message)
     switch (message.step) {
     case joining_user:
         if (err == EINVAL)
-            return {err, "Joining the specified user namespace failed, it might not be a descendant of the current user namespace.", {}, {}, {}};
+            return {err, "Joining the specified user namespace failed, it might not be a descendant of the current user namespace", {}, {}, {}};
         return {err, "Joining specified user namespace failed", {}, {}, {}};
     case joining_pid: return {err, "Setting pidns failed", {}, {}, {}};
     case cloning: return describe_clone_failure(plan, err);

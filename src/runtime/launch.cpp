@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <linux/sched.h>
+#include <memory>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -130,6 +131,29 @@ void joiner_entry(void* argument) noexcept
     run_joiner(*static_cast<const ChildProgram*>(argument));
 }
 
+/// Whether uid 0 can get at a source without the rights that it loses in a user namespace: all
+/// folders above have to be searchable by their mode bits.
+bool reachable_without_privilege(const EarlyTree& early)
+{
+    const std::string name = early.fd >= 0 ? "/proc/self/fd/" + std::to_string(early.fd)
+                                           : std::string{early.source};
+    const std::unique_ptr<char, void (*)(void*)> real{::realpath(name.c_str(), nullptr), std::free};
+    if (real == nullptr)
+        return true;
+    std::string path{real.get()};
+    for (std::size_t at = path.find('/', 1); at != std::string::npos; at = path.find('/', at + 1)) {
+        struct ::stat status;
+        if (raw::fstatat(AT_FDCWD, path.substr(0, at).c_str(), &status, 0) < 0)
+            return true;
+        const unsigned search = status.st_uid == 0   ? S_IXUSR
+                                : status.st_gid == 0 ? S_IXGRP
+                                                     : S_IXOTH;
+        if ((status.st_mode & search) == 0)
+            return false;
+    }
+    return true;
+}
+
 /// One launch from beginning to end.
 class Launch {
 public:
@@ -172,6 +196,9 @@ private:
     Result<> open_early_trees()
     {
         for (const EarlyTree& early : plan_.early_trees) {
+            // A tree that is cloned in the child is locked there, so this is the exception.
+            if (reachable_without_privilege(early))
+                continue;
             constexpr unsigned flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE;
             Fd tree{early.fd >= 0 ? raw::open_tree(early.fd, "", flags | AT_EMPTY_PATH)
                                   : raw::open_tree(AT_FDCWD, early.source, flags)};

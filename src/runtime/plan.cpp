@@ -17,7 +17,8 @@ struct Decisions {
     bool is_root = false;        ///< Real and effective uid 0.
     bool own_user = false;       ///< A new user namespace, which we map unless someone else does.
     bool maps_itself = false;
-    bool second_user = false;    ///< A further one, to have other ids than those of set-up.
+    bool second_user = false;    ///< A further one, to have other ids than those of set-up...
+    bool lock_mounts = false;    ///< ...or to lock what is mounted.
     std::uint32_t uid = 0;       ///< What the command is to see.
     std::uint32_t gid = 0;
     std::uint32_t first_uid = 0; ///< What set-up sees.
@@ -31,10 +32,13 @@ bool wants(Own own, bool possible)
     return own == Own::yes || (own == Own::if_possible && possible);
 }
 
-bool has_dev(const Spec& spec)
+constexpr unsigned cap_sys_admin = 21;  // CAP_SYS_ADMIN, capabilities(7)
+
+template <class T>
+bool has(const Spec& spec)
 {
     return std::any_of(spec.operations.begin(), spec.operations.end(),
-                       [](const Operation& op) { return std::holds_alternative<Dev>(op); });
+                       [](const Operation& op) { return std::holds_alternative<T>(op); });
 }
 
 std::uint64_t edit_capabilities(const Spec& spec, const Host& host, std::uint64_t set)
@@ -77,10 +81,7 @@ Result<> check_namespaces(const Spec& spec, const Decisions& decisions)
         return refuse("Specifying --uid requires --unshare-user or --userns");
     if (!any_user && spec.gid && decisions.gid != *spec.gid)
         return refuse("Specifying --gid requires --unshare-user or --userns");
-    const bool sets_hostname =
-        std::any_of(spec.operations.begin(), spec.operations.end(),
-                    [](const Operation& op) { return std::holds_alternative<Hostname>(op); });
-    if (sets_hostname && spec.namespaces.uts == Own::no)
+    if (has<Hostname>(spec) && spec.namespaces.uts == Own::no)
         return refuse("Specifying --hostname requires --unshare-uts");
     if (spec.command_is_pid_1 && !own_pid)
         return refuse("Specifying --as-pid-1 requires --unshare-pid");
@@ -102,17 +103,20 @@ Result<Decisions> decide(const Spec& spec, const Host& host)
     decisions.uid = any_user ? spec.uid.value_or(host.uid) : host.uid;
     decisions.gid = any_user ? spec.gid.value_or(host.gid) : host.gid;
     decisions.maps_itself = decisions.own_user && !spec.user_map_descriptor;
+    decisions.edited_capabilities = !spec.capabilities.empty();
+    decisions.target =
+        edit_capabilities(spec, host, decisions.is_root ? host.effective_capabilities : 0);
+    // Someone who keeps CAP_SYS_ADMIN could lift the covers of /proc, or mount another one.
+    decisions.lock_mounts = decisions.maps_itself && host.owns_kernel_settings &&
+                            has<Proc>(spec) && (decisions.target >> cap_sys_admin & 1) != 0;
     // devpts can be mounted only where id 0 is mapped.
-    const bool as_zero = decisions.maps_itself && has_dev(spec);
+    const bool as_zero = decisions.maps_itself && has<Dev>(spec);
     decisions.first_uid = as_zero ? 0 : decisions.uid;
     decisions.first_gid = as_zero ? 0 : decisions.gid;
     decisions.second_user =
         decisions.maps_itself &&
         (decisions.first_uid != decisions.uid || decisions.first_gid != decisions.gid ||
-         spec.disable_user_namespaces);
-    decisions.edited_capabilities = !spec.capabilities.empty();
-    decisions.target =
-        edit_capabilities(spec, host, decisions.is_root ? host.effective_capabilities : 0);
+         spec.disable_user_namespaces || decisions.lock_mounts);
     if (decisions.is_root && !any_user && decisions.edited_capabilities)
         decisions.target = TRY(possible_capabilities(spec, host, decisions.target));
     TRY(check_namespaces(spec, decisions));
@@ -208,7 +212,7 @@ void plan_final_identity(const Spec& spec, const Decisions& decisions, Plan& pla
     if (decisions.second_user) {
         if (spec.disable_user_namespaces)
             plan.steps.emplace_back(ns::LimitUserNamespaces{});
-        plan.steps.emplace_back(ns::NewUserNamespace{});
+        plan.steps.emplace_back(ns::NewUserNamespace{decisions.lock_mounts});
         plan.steps.emplace_back(ns::DropBounding{decisions.target});
         plan.steps.emplace_back(ns::WriteIdMaps{id_map(plan, decisions.uid, decisions.first_uid),
                                                 id_map(plan, decisions.gid, decisions.first_gid),
@@ -325,7 +329,8 @@ Result<Plan> plan(const Spec& spec, const Host& host)
     const bool own_user = decisions.own_user;
     mount::OpenHost open_host{!own_user, true, true};
     plan.steps.emplace_back(open_host);
-    if (plan.needs_supervisor)
+    // What is reported are the namespaces that the command will be in.
+    if (plan.needs_supervisor && !decisions.lock_mounts)
         plan.steps.emplace_back(WaitForSupervisor{});
     if (spec.user_map_descriptor)
         plan.steps.emplace_back(ns::RequireIdMap{});
@@ -338,6 +343,8 @@ Result<Plan> plan(const Spec& spec, const Host& host)
                         plan));
     plan.steps.emplace_back(mount::EnterRoot{});
     plan_final_identity(spec, decisions, plan);
+    if (plan.needs_supervisor && decisions.lock_mounts)
+        plan.steps.emplace_back(WaitForSupervisor{});
     const std::vector<std::string> environment =
         edit_environment(host.environment, spec.environment);
     plan_finish(spec, host, environment, plan);
@@ -352,8 +359,10 @@ sys::Host host_for(const Spec& spec)
         sys::probe_user_namespaces(host);
     if (spec.namespaces.cgroup == Own::if_possible)
         sys::probe_cgroup_namespaces(host);
-    if (has_dev(spec))
+    if (has<Dev>(spec))
         sys::probe_terminal(host);
+    if (has<Proc>(spec))
+        sys::probe_kernel_settings(host);
     if (std::any_of(spec.capabilities.begin(), spec.capabilities.end(), [](const auto& edit) {
             return edit.kind == CapabilityEdit::Kind::add_all;
         }))

@@ -102,6 +102,13 @@ void probe_cgroup_namespaces(Host& host)
     host.cgroup_namespaces = raw::fstatat(AT_FDCWD, "/proc/self/ns/cgroup", &status, 0) == 0;
 }
 
+void probe_kernel_settings(Host& host)
+{
+    struct ::stat status;
+    host.owns_kernel_settings =
+        raw::fstatat(AT_FDCWD, "/proc/sys", &status, 0) == 0 && status.st_uid == host.uid;
+}
+
 void probe_terminal(Host& host)
 {
     char name[256];

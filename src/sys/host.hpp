@@ -20,6 +20,7 @@ struct Host {
     bool has_clone3 = true;     ///< Linux 5.3.
     bool has_mount_api = true;  ///< For this process; needs CAP_SYS_ADMIN. Linux 5.12.
 
+    bool owns_kernel_settings = false;  ///< Its user is the one that may write /proc/sys.
     bool dumpable = true;              ///< This process's /proc files are its user's.
     bool user_namespaces = true;       ///< Nothing says that they are disabled.
     bool cgroup_namespaces = true;     ///< Linux 4.6.
@@ -37,6 +38,7 @@ Host probe_host();
 
 void probe_user_namespaces(Host& host);
 void probe_cgroup_namespaces(Host& host);
+void probe_kernel_settings(Host& host);
 void probe_terminal(Host& host);
 void probe_capabilities(Host& host);
 

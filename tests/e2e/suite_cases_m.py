@@ -200,6 +200,8 @@ def m01_leaf(ctx):
                 # A file goes where a file is or could be, a directory where one is or could be.
                 if leaf != "/new" and op.wants_file != (leaf == "/keep"):
                     continue
+                if leaf == "/new" and "through an old root" not in kind:
+                    continue
                 why = f"--{op.name} on a link {kind}{leaf}"
                 result = scene.run(op)
                 scene.untouched(why)
@@ -253,7 +255,8 @@ def m01_magic(ctx):
         os.rmdir(os.path.join(scene.tree, "real/made"))
 
 
-@case("case-M01", "links that an earlier option laid cannot lead a later one out of the new root")
+@case("case-M01", "links that an earlier option laid cannot lead a later one out of the new root",
+      timeout=120)
 def m01_own_links(ctx):
     scene = Scene(ctx)
     d = ctx.dir
