@@ -93,7 +93,7 @@ int run(const LimitUserNamespaces&, ChildState& state) noexcept
 
 int run(const NewUserNamespace& step, ChildState&) noexcept
 {
-    return raw::unshare(CLONE_NEWUSER | (step.with_mounts ? CLONE_NEWNS : 0));
+    return raw::unshare(CLONE_NEWUSER | step.others);
 }
 
 int run(const RefuseUserNamespaces&, ChildState& state) noexcept

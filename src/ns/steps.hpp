@@ -39,10 +39,11 @@ struct JoinUserNamespace {
 /// Forbids user namespaces below the next one by its limit.
 struct LimitUserNamespaces {};
 
-/// `with_mounts`: a mount namespace too. What is mounted is locked there: nobody inside can take
-/// away a mount or its flags (mount_namespaces(7)).
+/// A further user namespace, with others that it is to own. With a mount namespace among them
+/// what is mounted is locked: nobody inside can take away a mount or its flags
+/// (mount_namespaces(7)).
 struct NewUserNamespace {
-    bool with_mounts;
+    unsigned long others;  ///< CLONE_NEW*.
 };
 
 /// Succeeds only where a further user namespace cannot be made.

@@ -3,8 +3,10 @@
 #include "runtime/diagnose.hpp"
 #include "sys/raw.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <linux/sched.h>
+#include <string_view>
 #include <unistd.h>
 
 namespace nsbox::runtime {
@@ -70,6 +72,7 @@ Words mount_words(Literal op, const char* target, int err)
 
 struct Teller {
     const Plan& plan;
+    std::size_t index;  ///< Of the step that failed.
     Site site;
     int err;
     const std::string& detail;
@@ -353,32 +356,69 @@ struct Teller {
     mutable std::string joined;
 };
 
-bool lies_below(const std::string& path, const std::string& above)
+/// The next component of a path, which is taken away from it; empty at the end.
+std::string_view take_component(std::string_view& path)
 {
-    if (above == "/")
-        return true;
-    return path.compare(0, above.size(), above) == 0 &&
-           (path.size() == above.size() || path[above.size()] == '/');
+    path.remove_prefix(std::min(path.find_first_not_of('/'), path.size()));
+    const std::string_view component = path.substr(0, path.find('/'));
+    path.remove_prefix(component.size());
+    return component;
 }
 
-/// Names the earlier operation that made the place read-only.
+/// By components: "/usr2" does not lie below "/usr", and slashes more or less do not matter.
+bool lies_below(std::string_view path, std::string_view above)
+{
+    for (;;) {
+        const std::string_view wanted = take_component(above);
+        if (wanted.empty())
+            return true;
+        if (take_component(path) != wanted)
+            return false;
+    }
+}
+
+/// Where a step puts a mount, or changes one; null where it does not.
+struct MountPoint {
+    const char* operator()(const mount::BindTree& s) const { return s.target; }
+    const char* operator()(const mount::BindOpenFile& s) const { return s.target; }
+    const char* operator()(const mount::BindContents& s) const { return s.target; }
+    const char* operator()(const mount::MakeReadOnly& s) const { return s.target; }
+    const char* operator()(const mount::MountProc& s) const { return s.target; }
+    const char* operator()(const mount::MountDev& s) const { return s.target; }
+    const char* operator()(const mount::MountTmpfs& s) const { return s.target; }
+    const char* operator()(const mount::MountMqueue& s) const { return s.target; }
+    const char* operator()(const mount::MountOverlay& s) const { return s.target; }
+    template <class Other>
+    const char* operator()(const Other&) const
+    {
+        return nullptr;
+    }
+};
+
+/// Names the earlier operation that made the place read-only: the last one before the failed
+/// step that put a mount above it.
 std::string Teller::earlier_read_only(const char* target) const
 {
-    const mount::BindTree* best = nullptr;
-    for (const ChildStep& step : plan.steps) {
-        const auto* bind = std::get_if<mount::BindTree>(&step);
-        if (bind == nullptr || !lies_below(target, bind->target))
-            continue;
-        if (bind->target == target)
-            break;
-        best = bind;
+    const ChildStep* last = nullptr;
+    for (std::size_t i = 0; i < index; ++i) {
+        const char* const point = std::visit(MountPoint{}, plan.steps[i]);
+        if (point != nullptr && lies_below(target, point))
+            last = &plan.steps[i];
     }
-    if (best == nullptr)
+    if (last == nullptr)
         return {};
-    if ((best->attributes & 1) == 0)
-        return "the source " + std::string{best->source} + " that was bound on " + best->target +
-               " is read-only itself";
-    return "the earlier --ro-bind " + std::string{best->source} + " " + best->target +
+    std::string name;
+    if (const auto* const bind = std::get_if<mount::BindTree>(last)) {
+        if ((bind->attributes & 1) == 0)
+            return "the source " + std::string{bind->source} + " that was bound on " +
+                   bind->target + " is read-only itself";
+        name = std::string{"--ro-bind "} + bind->source + " " + bind->target;
+    } else if (const auto* const remount = std::get_if<mount::MakeReadOnly>(last)) {
+        name = std::string{"--remount-ro "} + remount->target;
+    } else {
+        return {};
+    }
+    return "the earlier " + name +
            " makes this place read-only: make the mount point before it, or put a --tmpfs there";
 }
 
@@ -440,8 +480,9 @@ Error describe_failure(const Plan& plan, const Message& message, const std::stri
     if (message.kind != Tell::step_failed || message.step < 0 ||
         static_cast<std::size_t>(message.step) >= plan.steps.size())
         return early_words(plan, message);
-    const Teller teller{plan, static_cast<Site>(message.site), err, detail, {}};
-    Words words = std::visit(teller, plan.steps[static_cast<std::size_t>(message.step)]);
+    const auto index = static_cast<std::size_t>(message.step);
+    const Teller teller{plan, index, static_cast<Site>(message.site), err, detail, {}};
+    Words words = std::visit(teller, plan.steps[index]);
     return {words.is_whole ? 0 : err, words.op, std::move(words.object), std::move(words.reason),
             std::move(words.hint)};
 }

@@ -275,7 +275,7 @@ private:
         p.init_program = plan_.program.get();
         p.join_user = plan_.join_user;
         p.join_pid = plan_.join_pid;
-        p.clone_flags = plan_.clone_flags;
+        p.clone_flags = plan_.clone_flags & ~plan_.late_flags;
         p.own_pid = plan_.own_pid;
         if (joins() && plan_.join_pid >= 0 && !plan_.own_pid)
             p.clone_flags &= ~std::uint64_t{CLONE_NEWPID};
@@ -296,7 +296,7 @@ private:
         int pidfd = -1;
         const bool share = plan_.share_memory;
         CloneRequest request{};
-        request.flags = (joins() ? 0 : plan_.clone_flags) | (share ? std::uint64_t{CLONE_VM} : 0);
+        request.flags = (joins() ? 0 : plan_.clone_flags & ~plan_.late_flags) | (share ? std::uint64_t{CLONE_VM} : 0);
         if (plan_.has_clone3)
             request.flags |= CLONE_CLEAR_SIGHAND;
         request.stack = share ? stack_->get() : nullptr;

@@ -196,7 +196,7 @@ void plan_identity(const Spec& spec, const Host& host, const Decisions& decision
                                             decisions.uid, decisions.gid});
     // The order of the two is free; bwrap brings loopback up first, and reports it first.
     if ((plan.clone_flags & CLONE_NEWNET) != 0)
-        plan.steps.emplace_back(net::LoopbackUp{});
+        (decisions.lock_mounts ? plan.late_steps : plan.steps).emplace_back(net::LoopbackUp{});
     if (decisions.maps_itself)
         plan.steps.emplace_back(ns::WriteIdMaps{id_map(plan, decisions.first_uid, host.uid),
                                                 id_map(plan, decisions.first_gid, host.gid), true});
@@ -212,11 +212,13 @@ void plan_final_identity(const Spec& spec, const Decisions& decisions, Plan& pla
     if (decisions.second_user) {
         if (spec.disable_user_namespaces)
             plan.steps.emplace_back(ns::LimitUserNamespaces{});
-        plan.steps.emplace_back(ns::NewUserNamespace{decisions.lock_mounts});
+        plan.steps.emplace_back(ns::NewUserNamespace{
+            plan.late_flags | (decisions.lock_mounts ? std::uint64_t{CLONE_NEWNS} : 0)});
         plan.steps.emplace_back(ns::DropBounding{decisions.target});
         plan.steps.emplace_back(ns::WriteIdMaps{id_map(plan, decisions.uid, decisions.first_uid),
                                                 id_map(plan, decisions.gid, decisions.first_gid),
                                                 false});
+        plan.steps.insert(plan.steps.end(), plan.late_steps.begin(), plan.late_steps.end());
     }
     if (spec.disable_user_namespaces || spec.assert_user_namespaces_disabled)
         plan.steps.emplace_back(ns::RefuseUserNamespaces{});
@@ -315,6 +317,10 @@ Result<Plan> plan(const Spec& spec, const Host& host)
     Plan plan;
     plan.has_clone3 = host.has_clone3;
     plan.clone_flags = clone_flags(spec, host, decisions);
+    // The command is to have its rights over the namespaces that it may change.
+    if (decisions.lock_mounts)
+        plan.late_flags = plan.clone_flags & (CLONE_NEWNET | CLONE_NEWUTS | CLONE_NEWCGROUP |
+                                              (has<Mqueue>(spec) ? 0U : CLONE_NEWIPC));
     plan.join_user = spec.namespaces.join_user.value_or(-1);
     plan.join_pid = spec.namespaces.join_pid.value_or(-1);
     plan.own_pid = (plan.clone_flags & CLONE_NEWPID) != 0;
@@ -339,7 +345,8 @@ Result<Plan> plan(const Spec& spec, const Host& host)
     if (spec.file_label)
         plan.steps.emplace_back(SetLabel{"fscreate", plan.keep(*spec.file_label)});
     TRY(plan_operations(spec, OperationContext{host, plan.own_pid || plan.join_pid >= 0,
-                                               decisions.is_root && own_user},
+                                               decisions.is_root && own_user,
+                                               decisions.lock_mounts},
                         plan));
     plan.steps.emplace_back(mount::EnterRoot{});
     plan_final_identity(spec, decisions, plan);

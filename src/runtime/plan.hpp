@@ -32,7 +32,9 @@ struct Plan {
     Plan& operator=(const Plan&) = delete;
     ~Plan() = default;
 
-    std::uint64_t clone_flags = 0;  ///< CLONE_NEW* of the sandbox.
+    std::uint64_t clone_flags = 0;  ///< CLONE_NEW* of the sandbox...
+    std::uint64_t late_flags = 0;   ///< ...and which of them are made when the tree stands.
+    std::vector<ChildStep> late_steps;  ///< What has to wait for those.
     bool share_memory = true;       ///< The child may run in the caller's memory until exec.
     bool needs_init = false;
     bool needs_supervisor = false;  ///< The child waits for the parent's word.

@@ -228,7 +228,11 @@ private:
 
     Result<> add(const Hostname& op)
     {
-        step(SetHostname{keep(op.name)});
+        const SetHostname set{keep(op.name)};
+        if (context_.late_hostname)
+            plan_.late_steps.emplace_back(set);
+        else
+            step(set);
         return {};
     }
 
