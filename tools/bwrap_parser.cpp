@@ -475,6 +475,8 @@ bool BwrapParser::apply_overlay(const OptionInfo& option, const Words& a)
     overlay.lower = std::move(layers_);
     layers_.clear();
     overlay.destination = a.back();
+    if (option.opt == Opt::overlay && (a[0].empty() || a[1].empty()))
+        return fail("Can't find source path : a folder of an overlay is an empty word");
     if (option.opt == Opt::overlay) {
         overlay.upper_kind = Overlay::Upper::kept;
         overlay.upper = a[0];

@@ -23,15 +23,17 @@ namespace {
 /// would put the file system elsewhere than the caller thinks: refused.
 Fd place_for_kernel_fs(ChildState& state, const char* target) noexcept
 {
-    const Fd itself = resolve(state, target, Leaf::keep);
-    if (itself) {
-        struct ::stat status;
-        if (const int rc = raw::fstat(itself.get(), &status); rc < 0)
-            return Fd{state.failed(Site::make, rc)};
-        if (S_ISLNK(status.st_mode))
-            return Fd{state.failed(Site::link_refused, -ELOOP)};
-    }
-    return ensure_directory(state, target, 0755, 0755);
+    Fd itself = resolve(state, target, Leaf::keep);
+    if (!itself)
+        return ensure_directory(state, target, 0755, 0755);
+    struct ::stat status;
+    if (const int rc = raw::fstat(itself.get(), &status); rc < 0)
+        return Fd{state.failed(Site::make, rc)};
+    if (S_ISLNK(status.st_mode))
+        return Fd{state.failed(Site::link_refused, -ELOOP)};
+    if (!S_ISDIR(status.st_mode))
+        return Fd{state.failed(Site::make, -ENOTDIR)};
+    return itself;
 }
 
 /// Mounts a new file system at `target`; the root of the sandbox may be that target.
@@ -85,14 +87,6 @@ constexpr const char* proc_read_only[] = {"sys", "sysrq-trigger", "irq", "bus", 
 constexpr const char* proc_masked[] = {"kcore",       "keys",       "timer_list",
                                        "kmsg",        "sched_debug", "latency_stats",
                                        "kpagecount",  "kpageflags", "kpagecgroup"};
-
-/// Whether this process is the user that owns the kernel's settings, under whatever number.
-bool owns_kernel_settings(int proc) noexcept
-{
-    struct ::stat status;
-    return raw::fstatat(proc, "sys", &status, AT_SYMLINK_NOFOLLOW) == 0 &&
-           status.st_uid == raw::getuid();
-}
 
 /// Our own verified null device: a rootfs is never asked for one.
 Fd open_null() noexcept
@@ -150,14 +144,14 @@ int run(const MountProc& step, ChildState& state) noexcept
                        ? mount_new("proc", place.get(),
                                    sys::ms_nosuid | sys::ms_nodev | sys::ms_noexec, nullptr)
                        : bind_proc(step, state, place);
-    if (rc < 0)
+    if (rc < 0 || (step.fresh && !step.cover))
         return rc;
     const Fd proc = reopen(state, target_at(state, place, step.target));
     if (!proc)
         return state.failed(Site::restrict_mount, proc.error());
     if (raw::fs_magic(proc.get()) != PROC_SUPER_MAGIC)
         return state.failed(Site::not_proc, -ENOTDIR);
-    if (!owns_kernel_settings(proc.get()))
+    if (!step.cover)
         return 0;
     const int covered = cover_proc(state, proc.get());
     return covered < 0 ? state.failed(Site::restrict_mount, covered) : 0;
@@ -183,11 +177,21 @@ constexpr Link links[] = {{"stdin", "/proc/self/fd/0"},
                           {"fd", "/proc/self/fd"},
                           {"core", "/proc/kcore"}};
 
+/// The new tmpfs is the working directory, and nobody else can reach it yet, so names do.
+int bind_device(ChildState& state, int dev, const char* name, const char* host) noexcept
+{
+    if (!state.has_mount_api)
+        return bind_within(state, Source{AT_FDCWD, host}, dev, name, MOUNT_ATTR_NOSUID);
+    if (const int rc = raw::mount(host, name, nullptr, sys::ms_bind, nullptr); rc < 0)
+        return rc;
+    return raw::mount_setattr_at(AT_FDCWD, name, AT_SYMLINK_NOFOLLOW, MOUNT_ATTR_NOSUID);
+}
+
 int add_device(ChildState& state, int dev, const char* name, const char* host) noexcept
 {
     int rc = raw::mknodat(dev, name, S_IFREG | 0444, 0);
     if (rc == 0)
-        rc = bind_within(state, Source{AT_FDCWD, host}, dev, name, MOUNT_ATTR_NOSUID);
+        rc = bind_device(state, dev, name, host);
     if (rc < 0)
         state.detail.add(host);
     return rc;
@@ -223,13 +227,12 @@ int run(const MountDev& step, ChildState& state) noexcept
     Fd dev = reopen(state, target_at(state, place, step.target));
     if (!dev)
         return state.failed(Site::make, dev.error());
+    if (rc = raw::fchdir(dev.get()); rc < 0)
+        return state.failed(Site::make, rc);
     if (rc = populate_dev(state, dev.get()); rc < 0)
         return rc;
-    const Fd pts{raw::openat(dev.get(), "pts", O_PATH | O_CLOEXEC | O_NOFOLLOW)};
-    if (!pts)
-        return state.failed(Site::make, pts.error());
-    rc = mount_new("devpts", pts.get(), sys::ms_nosuid | sys::ms_noexec,
-                   "newinstance,ptmxmode=0666,mode=620");
+    rc = raw::mount("devpts", "pts", "devpts", sys::ms_nosuid | sys::ms_noexec,
+                    "newinstance,ptmxmode=0666,mode=620");
     if (rc < 0)
         return state.failed(Site::no_tty, rc);
     if (rc = raw::symlinkat("pts/ptmx", dev.get(), "ptmx"); rc < 0)

@@ -161,17 +161,14 @@ namespace {
 
 constexpr std::uint64_t attribute_mount_root = 0x2000;  // STATX_ATTR_MOUNT_ROOT, Linux 5.8.
 
-/// Whether the old root is the kernel's first file system (an initramfs), which cannot be
-/// pivoted away. A chroot, where pivot_root fails alike, is no mount's root.
-bool on_rootfs() noexcept
+/// Whether the old root is a mount. Then pivot_root fails with EINVAL where that mount is the
+/// kernel's first (an initramfs), which cannot be moved away. In a chroot it fails alike, but
+/// another chroot would be no wall there.
+bool root_is_mount() noexcept
 {
     struct ::statx status {};
-    if (raw::call(SYS_statx, AT_FDCWD, "/", 0, 0U, &status) < 0 ||
-        (status.stx_attributes & attribute_mount_root) == 0)
-        return false;
-    const Fd root{raw::openat(AT_FDCWD, "/", O_PATH | O_CLOEXEC | O_DIRECTORY)};
-    const long magic = root ? raw::fs_magic(root.get()) : 0;
-    return magic == RAMFS_MAGIC || magic == TMPFS_MAGIC;
+    return raw::call(SYS_statx, AT_FDCWD, "/", 0, 0U, &status) == 0 &&
+           (status.stx_attributes & attribute_mount_root) != 0;
 }
 
 }  // namespace
@@ -186,8 +183,8 @@ int run(const EnterRoot&, ChildState& state) noexcept
     if (rc < 0)
         return rc;
     rc = raw::pivot_root(".", ".");
-    if (rc == -EINVAL && on_rootfs())
-        // The first root file system cannot be moved away; it stays covered, as it is on every
+    if (rc == -EINVAL && root_is_mount())
+        // The first root file system stays covered by what is stacked on it, as it is on every
         // machine that has started from one.
         return raw::chroot(".");
     if (rc < 0)

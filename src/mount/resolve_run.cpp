@@ -2,6 +2,7 @@
 
 #include "mount/resolve.hpp"
 
+#include "mount/tree.hpp"
 #include "sys/raw.hpp"
 
 namespace nsbox::mount {
@@ -329,7 +330,7 @@ Fd ensure_directory(ChildState& state, const char* path, unsigned mode,
 {
     Fd there = resolve(state, path);
     if (there) {
-        if (const int rc = require_directory(there.get()); rc < 0)
+        if (const int rc = is_root_path(path) ? 0 : require_directory(there.get()); rc < 0)
             return Fd{state.failed(Site::make, rc)};
         return there;
     }

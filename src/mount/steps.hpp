@@ -15,7 +15,7 @@ namespace nsbox::mount {
 struct OpenHost {
     bool make_slave;  ///< Not needed where a new user namespace owns the mount namespace.
     bool need_proc;
-    bool need_cwd;
+    bool need_cwd;  ///< A source is relative.
 };
 
 /// Fails early where a source is missing, before anything was made.
@@ -65,6 +65,7 @@ struct MakeReadOnly {
 struct MountProc {
     const char* target;
     bool fresh;
+    bool cover;  ///< The caller owns the kernel's settings: close them.
     bool tolerate_submounts;
 };
 

@@ -4,9 +4,13 @@
 #include "sys/fd.hpp"
 #include "sys/raw.hpp"
 
+#include <cstddef>
+#include <linux/audit.h>
 #include <linux/capability.h>
+#include <linux/filter.h>
 #include <linux/prctl.h>
 #include <linux/sched.h>
+#include <linux/seccomp.h>
 
 namespace nsbox::ns {
 
@@ -88,7 +92,9 @@ int run(const JoinUserNamespace& step, ChildState&) noexcept
 int run(const LimitUserNamespaces&, ChildState& state) noexcept
 {
     const int rc = write_proc(state, "sys/user/max_user_namespaces", "1");
-    return rc < 0 ? state.failed(Site::limit, rc) : 0;
+    // Where /proc/sys is read-only, as in many containers, a filter does the same.
+    state.deny_by_filter = rc == -EROFS || rc == -EACCES || rc == -EPERM || rc == -ENOENT;
+    return rc < 0 && !state.deny_by_filter ? state.failed(Site::limit, rc) : 0;
 }
 
 int run(const NewUserNamespace& step, ChildState&) noexcept
@@ -96,8 +102,50 @@ int run(const NewUserNamespace& step, ChildState&) noexcept
     return raw::unshare(CLONE_NEWUSER | step.others);
 }
 
+namespace {
+
+constexpr std::uint32_t x32_bit = 0x40000000;  // __X32_SYSCALL_BIT
+
+int deny_user_namespaces() noexcept
+{
+    // clone3 hides its flags in memory, so libc is sent to clone. i386 has other numbers.
+    const sock_filter program[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, arch)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AUDIT_ARCH_I386, 0, 9),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 435, 16, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 120, 1, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 310, 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args)),
+        BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, CLONE_NEWUSER, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+        BPF_STMT(BPF_ALU | BPF_AND | BPF_K, ~x32_bit),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone3, 6, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone, 1, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_unshare, 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args)),
+        BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, CLONE_NEWUSER, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+    };
+    sock_fprog filter{};
+    filter.len = sizeof program / sizeof program[0];
+    filter.filter = const_cast<sock_filter*>(program);
+    return raw::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER,
+                      reinterpret_cast<unsigned long>(&filter));
+}
+
+}  // namespace
+
 int run(const RefuseUserNamespaces&, ChildState& state) noexcept
 {
+    if (state.deny_by_filter)
+        if (const int rc = deny_user_namespaces(); rc < 0)
+            return state.failed(Site::limit, rc);
     const int rc = raw::unshare(CLONE_NEWUSER);
     // What refuses namespaces: a limit, a sysctl or a filter, an old kernel. Anything else, such
     // as no memory, says nothing about what the command could do.

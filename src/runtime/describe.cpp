@@ -324,7 +324,7 @@ struct Teller {
             return {"Can't find source path", detail, {}, {}};
         if (destination_words(site, s.target, detail, words))
             return with_read_only_hint(words, s.target);
-        return {op, s.target, {}, overlay_hint()};
+        return {op, s.target, {}, overlay_hint(s)};
     }
     Words operator()(const mount::EnterRoot&) const
     {
@@ -345,14 +345,18 @@ struct Teller {
         return words;
     }
     std::string source_hint(const char* source) const;
-    std::string overlay_hint() const
+    std::string overlay_hint(const mount::MountOverlay& s) const
     {
+        for (std::size_t i = 0; err == EINVAL && i < s.lower_count; ++i)
+            if (std::string hint = diagnose_mounts_below(s.lower[i]); !hint.empty())
+                return hint;
         if (err == EINVAL)
             return "each layer has to be a folder; an ordinary user's may hold no mounts, and the "
                    "upper and work folder have to be on one file system that overlayfs takes";
         return err == EOVERFLOW ? "a file's owner is not mapped in this user namespace" : "";
     }
 
+    const ChildStep* failed;
     mutable std::string joined;
 };
 

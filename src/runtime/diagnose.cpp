@@ -146,21 +146,39 @@ std::string diagnose_seccomp()
 
 std::string diagnose_covered_proc()
 {
-    const bool covered = any_mount([](std::string_view point, std::string_view line) {
-        if (point.substr(0, 6) == "/proc/")
-            return line.find(" - autofs ") == std::string_view::npos;
-        if (point != "/proc")
-            return false;
-        return line.find(" ro,") != std::string_view::npos ||
-               line.find("hidepid=") != std::string_view::npos ||
-               line.find("subset=") != std::string_view::npos;
+    std::string which;
+    any_mount([&](std::string_view point, std::string_view line) {
+        const bool below =
+            point.substr(0, 6) == "/proc/" && line.find(" - autofs ") == std::string_view::npos;
+        const bool itself = point == "/proc" && (line.find(" ro,") != std::string_view::npos ||
+                                                 line.find("hidepid=") != std::string_view::npos ||
+                                                 line.find("subset=") != std::string_view::npos);
+        if (below || itself)
+            which = point;
+        return !which.empty();
     });
-    if (!covered)
+    if (which.empty())
         return {};
-    return "parts of /proc are covered or restricted here, for which the kernel refuses a new "
+    return which + " is covered or restricted here, for which the kernel refuses a new "
            "procfs: in Docker use --security-opt systempaths=unconfined, in Podman "
            "--security-opt unmask=ALL, in Kubernetes procMount: Unmasked, or bind the /proc "
            "that is there with --ro-bind /proc /proc";
+}
+
+std::string diagnose_mounts_below(const std::string& path)
+{
+    std::string list;
+    int count = 0;
+    const std::string above = path == "/" ? path : path + "/";
+    any_mount([&](std::string_view point, std::string_view) {
+        if (point != "/" && point.substr(0, above.size()) == above && ++count <= 3)
+            list += (list.empty() ? "" : ", ") + std::string{point};
+        return false;
+    });
+    if (list.empty())
+        return {};
+    return "the layer " + path + " holds other mounts (" + list + (count > 3 ? ", ..." : "") +
+           "), which an ordinary user may not leave out: use folders without mounts";
 }
 
 std::string diagnose_security_module()

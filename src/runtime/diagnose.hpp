@@ -27,6 +27,9 @@ std::string diagnose_seccomp();
 /// Parts of /proc are covered, for which the kernel refuses a new procfs.
 std::string diagnose_covered_proc();
 
+/// Mounts below a folder that is to be a layer of an overlay.
+std::string diagnose_mounts_below(const std::string& path);
+
 /// A security module's label on this process.
 std::string diagnose_security_module();
 

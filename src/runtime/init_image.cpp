@@ -110,12 +110,22 @@ PacketHeader fill(Block& block, const Plan& plan, int channel)
 
 }  // namespace
 
-Result<sys::Fd> make_init_image()
+namespace {
+
+sys::Fd make_executable_memfd(const char* name)
 {
     const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
-    sys::Fd image = make_memfd("init", flags | mfd_exec);
+    sys::Fd image = make_memfd(name, flags | mfd_exec);
     if (image.error() == -EINVAL)
-        image = make_memfd("init", flags);
+        image = make_memfd(name, flags);
+    return image;
+}
+
+}  // namespace
+
+Result<sys::Fd> make_init_image()
+{
+    sys::Fd image = make_executable_memfd("init");
     if (!image)
         return fail("memfd_create", -image.error(), "init");
     int rc = write_all(image.get(), init_bytes, sizeof init_bytes);
@@ -123,6 +133,33 @@ Result<sys::Fd> make_init_image()
         rc = raw::fcntl(image.get(), f_add_seals, all_seals);
     if (rc < 0)
         return fail("Can't make the init program", -rc);
+    return image;
+}
+
+Result<sys::Fd> make_own_image()
+{
+    const sys::Fd self{raw::openat(AT_FDCWD, "/proc/self/exe", O_RDONLY | O_CLOEXEC)};
+    if (!self)
+        return fail("open", -self.error(), "/proc/self/exe");
+    sys::Fd image = make_executable_memfd("self");
+    if (!image)
+        return fail("memfd_create", -image.error(), "self");
+    std::vector<unsigned char> buffer(std::size_t{1} << 16);
+    for (;;) {
+        const long got = raw::read(self.get(), buffer.data(), buffer.size());
+        if (got == -EINTR)
+            continue;
+        if (got < 0)
+            return fail("read", static_cast<int>(-got), "/proc/self/exe");
+        if (got == 0)
+            break;
+        const int rc = write_all(image.get(), buffer.data(), static_cast<std::size_t>(got));
+        if (rc < 0)
+            return fail("Can't copy this program", -rc);
+    }
+    const int rc = raw::fcntl(image.get(), f_add_seals, all_seals);
+    if (rc < 0)
+        return fail("Can't seal a copy of this program", -rc);
     return image;
 }
 

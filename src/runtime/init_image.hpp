@@ -10,6 +10,10 @@ namespace nsbox::runtime {
 /// uses MFD_EXEC where the kernel has it (6.3).
 Result<sys::Fd> make_init_image();
 
+/// A sealed copy of the program that this process runs, for a command that is /proc/self/exe:
+/// the file on the host must not be within reach of the sandbox.
+Result<sys::Fd> make_own_image();
+
 /// An empty memfd for what init is given: it has to exist before the child does.
 Result<sys::Fd> make_packet();
 

@@ -14,6 +14,7 @@
 #include <cstring>
 #include <linux/sched.h>
 #include <memory>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -163,6 +164,7 @@ public:
     {
         TRY(open_channel());
         TRY(open_early_trees());
+        TRY(lock_upper_folders());
         TRY(prepare_init());
         fill_program();
         stack_.emplace(TRY(Stack::make()));
@@ -175,6 +177,7 @@ public:
         running.pidfd = child_.release();
         if (plan_.needs_init)
             running.channel = std::move(ours_);
+        running.locks = std::move(locks_);
         running.joined = plan_.join_pid >= 0;
         return running;
     }
@@ -216,6 +219,26 @@ private:
         return {};
     }
 
+    /// The kernel leaves open what happens when two overlays write to one upper folder.
+    Result<> lock_upper_folders()
+    {
+        for (const ChildStep& step : plan_.steps) {
+            const auto* overlay = std::get_if<mount::MountOverlay>(&step);
+            if (overlay == nullptr || overlay->upper == nullptr)
+                continue;
+            Fd upper{raw::openat(AT_FDCWD, overlay->upper, O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+            // One that cannot be opened is the child's to report; not every file system locks.
+            if (upper && ::flock(upper.get(), LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK)
+                return refuse("Can't make overlay mount on", overlay->target,
+                              std::string{"the upper folder "} + overlay->upper +
+                                  " is in use by another sandbox",
+                              "give each sandbox an upper folder of its own");
+            if (upper)
+                locks_.push_back(std::move(upper));
+        }
+        return {};
+    }
+
     static void set_detached(ChildStep& step, int tree)
     {
         if (auto* bind = std::get_if<mount::BindTree>(&step))
@@ -230,9 +253,7 @@ private:
             return {};
         init_ = TRY(make_init_image());
         if (plan_.executes_itself) {
-            plan_.program = Fd{raw::openat(AT_FDCWD, "/proc/self/exe", O_PATH | O_CLOEXEC)};
-            if (!plan_.program)
-                return fail("open", -plan_.program.error(), "/proc/self/exe");
+            plan_.program = TRY(make_own_image());
         }
         packet_ = TRY(make_packet());
         TRY(fill_packet(plan_, theirs_.get(), packet_.get()));
@@ -436,6 +457,7 @@ private:
     Fd init_;
     Fd packet_;
     std::vector<Fd> early_;
+    std::vector<Fd> locks_;
     std::vector<Filter> filters_;
     std::string packet_number_;
     const char* init_argv_[3] = {};

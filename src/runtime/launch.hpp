@@ -4,6 +4,7 @@
 #include "sys/fd.hpp"
 
 #include <sys/types.h>
+#include <vector>
 
 namespace nsbox::runtime {
 
@@ -12,6 +13,7 @@ struct Running {
     pid_t pid = -1;   ///< The direct child, as this process's pid namespace numbers it.
     sys::Fd pidfd;
     sys::Fd channel;  ///< From init; invalid where the child is the command itself.
+    std::vector<sys::Fd> locks;  ///< On folders that no other sandbox may use meanwhile.
     bool joined = false;  ///< It lives in a pid namespace that is not of its making.
 };
 

@@ -41,6 +41,23 @@ bool has(const Spec& spec)
                        [](const Operation& op) { return std::holds_alternative<T>(op); });
 }
 
+bool is_relative(const std::string& path)
+{
+    return path.empty() || path[0] != '/';
+}
+
+bool has_relative_source(const Spec& spec)
+{
+    return std::any_of(spec.operations.begin(), spec.operations.end(), [](const Operation& op) {
+        if (const auto* bind = std::get_if<Bind>(&op))
+            return is_relative(bind->source);
+        const auto* overlay = std::get_if<Overlay>(&op);
+        return overlay != nullptr &&
+               (std::any_of(overlay->lower.begin(), overlay->lower.end(), is_relative) ||
+                is_relative(overlay->upper) || is_relative(overlay->work));
+    });
+}
+
 std::uint64_t edit_capabilities(const Spec& spec, const Host& host, std::uint64_t set)
 {
     for (const CapabilityEdit& edit : spec.capabilities) {
@@ -189,7 +206,8 @@ const char* id_map(Plan& plan, std::uint32_t inside, std::uint32_t outside)
 void plan_identity(const Spec& spec, const Host& host, const Decisions& decisions, Plan& plan)
 {
     const Namespaces& ns = spec.namespaces;
-    if (decisions.own_user || ns.join_user)
+    // A second user namespace starts with a full set again: it is trimmed there.
+    if ((decisions.own_user && !decisions.second_user) || ns.join_user)
         plan.steps.emplace_back(ns::DropBounding{decisions.target});
     if (ns.join_user && (spec.uid || spec.gid))
         plan.steps.emplace_back(ns::TakeIds{spec.uid.has_value(), spec.gid.has_value(),
@@ -333,8 +351,7 @@ Result<Plan> plan(const Spec& spec, const Host& host)
     if (!plan.share_memory && host.dumpable == false && plan.join_user < 0)
         plan.steps.emplace_back(MakeDumpable{});
     const bool own_user = decisions.own_user;
-    mount::OpenHost open_host{!own_user, true, true};
-    plan.steps.emplace_back(open_host);
+    plan.steps.emplace_back(mount::OpenHost{!own_user, true, has_relative_source(spec)});
     // What is reported are the namespaces that the command will be in.
     if (plan.needs_supervisor && !decisions.lock_mounts)
         plan.steps.emplace_back(WaitForSupervisor{});
@@ -346,6 +363,8 @@ Result<Plan> plan(const Spec& spec, const Host& host)
         plan.steps.emplace_back(SetLabel{"fscreate", plan.keep(*spec.file_label)});
     TRY(plan_operations(spec, OperationContext{host, plan.own_pid || plan.join_pid >= 0,
                                                decisions.is_root && own_user,
+                                               host.owns_kernel_settings || plan.join_user >= 0 ||
+                                                   spec.user_map_descriptor.has_value(),
                                                decisions.lock_mounts},
                         plan));
     plan.steps.emplace_back(mount::EnterRoot{});

@@ -167,7 +167,7 @@ private:
 
     Result<> add(const Proc& op)
     {
-        step(mount::MountProc{target(op.destination), context_.fresh_proc,
+        step(mount::MountProc{target(op.destination), context_.fresh_proc, context_.cover_proc,
                               spec_.tolerate_failed_submounts});
         return {};
     }

@@ -8,6 +8,7 @@ struct OperationContext {
     const sys::Host& host;
     bool fresh_proc;       ///< The sandbox has a pid namespace that is not the caller's.
     bool loses_privilege;  ///< Root that enters a user namespace: it may read less there.
+    bool cover_proc;       ///< The sandbox may be the user who owns the kernel's settings.
     bool late_hostname;    ///< The uts namespace comes when the tree stands.
 };
 

@@ -104,6 +104,8 @@ std::vector<int> Sandbox::descriptors() const
     std::vector<int> fds{state_->running.pidfd.get()};
     if (state_->running.channel)
         fds.push_back(state_->running.channel.get());
+    for (const sys::Fd& lock : state_->running.locks)
+        fds.push_back(lock.get());
     return fds;
 }
 

@@ -66,6 +66,8 @@ struct ChildState {
     unsigned pwd_choice = 0;     ///< Which of the prepared PWD values holds.
     unsigned umask = 022;        ///< The caller's, to be restored.
 
+    bool deny_by_filter = false; ///< User namespaces have to be denied by a seccomp filter.
+
     Site site = Site::step;      ///< Of the failure, when a step returns one.
     FixedText<4096> detail;      ///< What the failure was about, where only the child knows.
 

@@ -201,13 +201,19 @@ inline int move_mount(int from, int to_dir, const char* to_path, unsigned flags)
     return static_cast<int>(call(SYS_move_mount, from, "", to_dir, to_path,
                                  flags | MOVE_MOUNT_F_EMPTY_PATH));
 }
-inline int mount_setattr(int fd, unsigned flags, std::uint64_t set, std::uint64_t propagation = 0) noexcept
+inline int mount_setattr_at(int dir, const char* path, unsigned flags, std::uint64_t set,
+                            std::uint64_t propagation = 0) noexcept
 {
     mount_attr attributes{};
     attributes.attr_set = set;
     attributes.propagation = propagation;
-    return static_cast<int>(call(SYS_mount_setattr, fd, "", flags | AT_EMPTY_PATH, &attributes,
-                                 sizeof attributes));
+    return static_cast<int>(
+        call(SYS_mount_setattr, dir, path, flags, &attributes, sizeof attributes));
+}
+inline int mount_setattr(int fd, unsigned flags, std::uint64_t set,
+                         std::uint64_t propagation = 0) noexcept
+{
+    return mount_setattr_at(fd, "", flags | AT_EMPTY_PATH, set, propagation);
 }
 inline int fsopen(const char* type) noexcept
 {

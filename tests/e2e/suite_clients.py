@@ -1,7 +1,7 @@
 """Programs that call a bwrap today: what each of them asks, as the command lines that it builds.
 
-The helpers that those programs bring along (a relay from a port to a socket, a seccomp loader)
-are replaced by small stand-ins. Everything else is as the callers do it.
+The small programs that they bring along (a relay from a port to a socket, a seccomp loader) are
+replaced by stand-ins. Everything else is as the callers do it.
 """
 
 import os
@@ -42,7 +42,7 @@ def version(ctx):
     ctx.true(match, f"three numbers after the name: {text!r}")
     numbers = tuple(int(n) for n in match.groups())
     ctx.true(numbers >= (0, 9, 0), f"at least 0.9: {numbers}")
-    # Build scripts take the last word, agents the first number.
+    # Build scripts take the last word, other callers the first number.
     ctx.eq(text.split()[-1], ".".join(match.groups()), "the last word")
     ctx.eq(ctx.ok(ctx.bw("--unshare-pid", "--version")).out, text, "not as the only word")
     ctx.fails(ctx.bw("--version-of-what"), rc=1)
@@ -101,7 +101,7 @@ def execvp_text(ctx):
     ctx.true(result.err.startswith("bwrap: execvp nosuchprogram: "), f"the message\n{result}")
 
 
-@case("CL4", "the five texts by which an agent recognises a host without sandboxes", timeout=120)
+@case("CL4", "the five texts by which a caller recognises a host without sandboxes", timeout=120)
 def parsed_texts(ctx):
     nshelp.need_strace(ctx)
     base = ("--unshare-user", "--unshare-pid", "--unshare-net", "--ro-bind", "/", "/", "--proc",
@@ -502,7 +502,7 @@ def sandbox_runtime_new(ctx):
     checks = SRT_CHECKS.format(work=work, dir=ctx.dir, host=port)
     inner = (f"{client(3128)}; echo \"$PROXY_27 [$SRT_ALLOW_NESTED_USERNS]\"; {checks}; "
              f"echo x >{work}/.gitconfig || echo masked; ls -A {work}/.claude; id -u")
-    # The helper makes a further user and pid namespace and loads a filter.
+    # The loader makes a further user and pid namespace before it loads its filter.
     shell = (f"{{ /usr/bin/python3 {relay} 3128 {mux.path} & }}; "
              f"unshare --user --map-current-user --pid --fork {deny} EPERM io_uring_setup -- "
              f"bash -c '{inner}'")
@@ -541,7 +541,7 @@ def sandbox_runtime_weaker(ctx):
     ctx.eq(ctx.ok(result).out.split(), ["host", "2"], "the outer /proc, the inner pid")
 
 
-# -- Codex ----------------------------------------------------------------------------------------------------
+# -- Codex -----------------------------------------------------------------------------------------
 
 ISOLATE = ("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-net", "--proc", "/proc",
            "--cap-drop", "ALL")
@@ -563,14 +563,14 @@ def codex_preflight(ctx):
     ctx.true("var" not in inside.out.split(), f"the root is the tmpfs\n{inside}")
 
 
-@case("CL18", "Codex: the main line with denied and protected folders and its helper", timeout=90)
+@case("CL18", "Codex: the main line with denied and protected folders and its own loader", timeout=90)
 def codex_main(ctx):
     cwd = ctx.mkdir("project")
     ctx.write("project/.git/config", "[core]\n")
     ctx.write("denied/name", "secret")
     ctx.write("open/name", "text")
     deny = os.path.join(ctx.probe_dir, "deny_syscalls")
-    helper = ctx.write("helper", '#!/bin/sh\n[ "$1" = --apply-seccomp-then-exec ] || exit 99\n'
+    loader = ctx.write("loader", '#!/bin/sh\n[ "$1" = --apply-seccomp-then-exec ] || exit 99\n'
                        f'shift\nexec {deny} EPERM socket -- "$@"\n', mode=0o755)
     denied, git = ctx.dir + "/denied", cwd + "/.git"
     base = ("--as-pid-1", "--new-session", "--die-with-parent", "--ro-bind", "/", "/", "--dev",
@@ -581,7 +581,7 @@ def codex_main(ctx):
               f"touch {ctx.dir}/open/x || echo read-only; stat -c %a {git} {denied}; "
               "/usr/bin/python3 -c 'import socket; socket.socket()' 2>&1 | tail -1; pwd; "
               "readlink /proc/self/ns/net")
-    result = ctx.ok(ctx.bw(*base, "--", helper, "--apply-seccomp-then-exec", "sh", "-c", script,
+    result = ctx.ok(ctx.bw(*base, "--", loader, "--apply-seccomp-then-exec", "sh", "-c", script,
                            cwd=cwd))
     lines = result.out.splitlines()
     ctx.eq(lines[:8], ["denied", "denied", "protected", "text", "read-only", "555", "0",

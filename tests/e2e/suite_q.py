@@ -12,7 +12,7 @@ import subprocess
 import time
 
 import nshelp
-from harness import case, descendants
+from harness import case, descendants, kill_all
 from nshelp import (CLONE_NEWPID, mount, mount_options, private_mounts, status_caps)
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -459,8 +459,7 @@ def dies_at_once(ctx):
     proc.wait(5)
     ctx.true([name for _, name in descendants(os.getpid()) if name == "sleep"],
              "the sandbox without the option is gone too")
-    for pid, _ in descendants(os.getpid()):
-        os.kill(pid, signal.SIGKILL)
+    kill_all(pid for pid, _ in descendants(os.getpid()))
 
 
 @case("Q10", "--die-with-parent follows the parent of the launcher, in every shape of sandbox")
@@ -793,8 +792,7 @@ def signals_stay_compatible(ctx):
         ctx.eq(proc.wait(5), -number, "how the launcher ended")
         sleepers = [p for p, name in descendants(os.getpid()) if name == "sleep"]
         ctx.eq(len(sleepers), 1, "commands that go on")
-        for pid, _ in descendants(os.getpid()):
-            os.kill(pid, signal.SIGKILL)
+        kill_all(pid for pid, _ in descendants(os.getpid()))
         nothing_left(ctx, "after the case killed the sandbox")
     difference(ctx, "Q23")
 

@@ -34,7 +34,7 @@ inline sys::Host root_host()
     sys::Host host = user_host();
     host.uid = host.gid = host.effective_uid = 0;
     host.effective_capabilities = host.permitted_capabilities = every_capability;
-    host.has_mount_api = true;
+    host.has_mount_api = host.owns_kernel_settings = true;
     return host;
 }
 

@@ -1,0 +1,124 @@
+#include "tests/kernel/support/needs.hpp"
+
+#include "sys/fd.hpp"
+#include "tests/kernel/support/child.hpp"
+#include "tests/unit/support/tally.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+namespace nsbox::tests {
+
+namespace {
+
+std::string error_text(const char* what)
+{
+    return std::string{what} + ": " + std::strerror(errno);
+}
+
+/// Runs a probe in namespaces of its own; an empty text when it worked.
+std::string probe_inside(const std::function<std::string()>& probe)
+{
+    const Ended ended = in_child(Where::own_namespaces, [&](Say& say) { say("result", probe()); });
+    if (ended.facts.count("set-up failed") != 0)
+        return "no user namespaces here: " + ended["set-up failed"];
+    return ended.well() ? ended["result"] : "the probe did not end well: " + ended.all();
+}
+
+std::string why_no_userns()
+{
+    return probe_inside([]() -> std::string {
+        if (::mount("tmpfs", "/tmp", "tmpfs", 0, nullptr) < 0)
+            return error_text("mounting a tmpfs in a user namespace");
+        return {};
+    });
+}
+
+std::string why_no_netns()
+{
+    return probe_inside([]() -> std::string {
+        return ::unshare(CLONE_NEWNET) < 0 ? error_text("a network namespace") : std::string{};
+    });
+}
+
+std::string why_no_openat2()
+{
+    const sys::Fd fd{sys::raw::openat2(AT_FDCWD, "/", O_PATH | O_CLOEXEC, RESOLVE_IN_ROOT)};
+    return fd ? std::string{} : std::string{"openat2: "} + std::strerror(-fd.error());
+}
+
+/// Enough for a heap of 1 GiB.
+std::string why_no_memory()
+{
+    std::ifstream file{"/proc/meminfo"};
+    std::string name;
+    long kibibytes = 0;
+    std::string unit;
+    while (file >> name >> kibibytes) {
+        std::getline(file, unit);
+        if (name == "MemAvailable:")
+            return kibibytes > 3 * 1024 * 1024
+                       ? std::string{}
+                       : "only " + std::to_string(kibibytes) + " KiB of memory are free";
+    }
+    return "/proc/meminfo does not say how much memory is free";
+}
+
+bool is_required(const std::string& name)
+{
+    const char* const list = std::getenv("NSBOX_TESTS_REQUIRE");
+    return list != nullptr && ("," + std::string{list} + ",").find("," + name + ",") != std::string::npos;
+}
+
+std::string look(const std::string& name)
+{
+    if (name == "userns")
+        return why_no_userns();
+    if (name == "netns")
+        return why_no_netns();
+    if (name == "openat2")
+        return why_no_openat2();
+    if (name == "memory")
+        return why_no_memory();
+    FAIL("nobody knows how to look for ", name);
+    return {};
+}
+
+}  // namespace
+
+bool has(const std::string& name)
+{
+    static std::map<std::string, std::string> known;
+    const auto found = known.find(name);
+    const std::string reason = found != known.end() ? found->second : look(name);
+    known[name] = reason;
+    if (reason.empty())
+        return true;
+    if (is_required(name))
+        FAIL("NSBOX_TESTS_REQUIRE names ", name, ", but: ", reason);
+    record_skip(reason);
+    return false;
+}
+
+std::string surroundings()
+{
+    utsname system{};
+    ::uname(&system);
+    std::string modules;
+    std::ifstream lsm{"/sys/kernel/security/lsm"};
+    std::getline(lsm, modules);
+    return "ran as uid " + std::to_string(::getuid()) + ", gid " + std::to_string(::getgid()) +
+           " on " + system.sysname + " " + system.release + ", security modules: " +
+           (modules.empty() ? "unknown" : modules) + "\n";
+}
+
+}  // namespace nsbox::tests
