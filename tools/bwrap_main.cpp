@@ -10,7 +10,9 @@
 #include <csignal>
 #include <cstring>
 #include <fcntl.h>
+#include <link.h>
 #include <sys/auxv.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -71,6 +73,25 @@ bool follow_parent(pid_t parent)
     return ::prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && ::getppid() == parent;
 }
 
+/// Gives back the pages of code that only the start needed: while the command runs, this
+/// process waits. What is needed again is read again from the page cache.
+void forget_code()
+{
+    const auto forget = [](dl_phdr_info* info, std::size_t, void*) {
+        const auto page = static_cast<ElfW(Addr)>(::sysconf(_SC_PAGESIZE));
+        for (int i = 0; i < info->dlpi_phnum; ++i) {
+            const ElfW(Phdr)& segment = info->dlpi_phdr[i];
+            if (segment.p_type != PT_LOAD || (segment.p_flags & PF_W) != 0)
+                continue;
+            const ElfW(Addr) begin = (info->dlpi_addr + segment.p_vaddr) & ~(page - 1);
+            const ElfW(Addr) end = info->dlpi_addr + segment.p_vaddr + segment.p_memsz;
+            (void)::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+        }
+        return 0;
+    };
+    ::dl_iterate_phdr(forget, nullptr);
+}
+
 int run(const Request& request, const Messages& messages)
 {
     Result<Sandbox> sandbox = Sandbox::start(request.spec);
@@ -83,6 +104,7 @@ int run(const Request& request, const Messages& messages)
         keep.push_back(*request.spec.status_descriptor);
     close_others(std::move(keep));
     drop_capabilities();
+    forget_code();
     const Result<ExitStatus> status = sandbox->wait();
     if (!status) {
         messages.error(status.error().message());
@@ -101,9 +123,13 @@ int bwrap_main(const std::string& argv0, const std::vector<std::string>& words)
         return 0;
     }
     Messages messages{"bwrap"};
-    if (::getauxval(AT_SECURE) != 0 || ::getuid() != ::geteuid()) {
-        messages.error("this program must not be setuid, setgid or have file capabilities: "
-                       "remove them, it needs none");
+    if (::getuid() != ::geteuid() || ::getgid() != ::getegid()) {
+        messages.error("this program must not be setuid or setgid: it needs no privileges");
+        return 1;
+    }
+    if (::getauxval(AT_SECURE) != 0) {
+        messages.error("Unexpected capabilities but not setuid: this program must not have file "
+                       "capabilities (hint: remove them with setcap -r, it needs none)");
         return 1;
     }
     const pid_t parent = ::getppid();
@@ -123,8 +149,11 @@ int bwrap_main(const std::string& argv0, const std::vector<std::string>& words)
     case Request::Kind::usage: write_out(STDERR_FILENO, help_text(program)); return 1;
     case Request::Kind::run: break;
     }
-    if (request->spec.die_with_parent && !follow_parent(parent))
+    if (request->spec.die_with_parent && !follow_parent(parent)) {
+        messages.error("Can't follow the parent process: it has ended, or prctl(PR_SET_PDEATHSIG) "
+                       "is refused");
         return 1;
+    }
     return run(*request, messages);
 }
 

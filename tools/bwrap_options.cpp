@@ -133,7 +133,8 @@ const OptionInfo* find_option(const std::string& name)
 std::string nearest_option(const std::string& name)
 {
     std::string best;
-    std::size_t least = 4;  // More changes than that make it another word.
+    // More changes than that make it another word; short words have less to go by.
+    std::size_t least = std::min<std::size_t>(4, name.size() / 3);
     for (const OptionInfo& option : table) {
         const std::size_t changes = distance(name, option.name);
         if (changes < least) {

@@ -110,11 +110,12 @@ int cover_proc(ChildState& state, int proc) noexcept
     struct ::stat status;
     const Fd null = open_null();
     for (const char* name : proc_masked) {
-        if (raw::fstatat(proc, name, &status, AT_SYMLINK_NOFOLLOW) < 0)
+        int rc = raw::fstatat(proc, name, &status, AT_SYMLINK_NOFOLLOW);
+        if (rc == -ENOENT)
             continue;
-        if (!null)
-            return null.error();
-        const int rc =
+        if (rc < 0 || !null)
+            return rc < 0 ? rc : null.error();
+        rc =
             bind_within(state, Source{null.get(), ""}, proc, name,
                         MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
         if (rc < 0)

@@ -40,9 +40,9 @@ int run(const DropBounding& step, ChildState& state) noexcept
         if ((step.keep >> cap & 1) != 0)
             continue;
         const int rc = raw::prctl(PR_CAPBSET_DROP, cap);
-        if (rc == -EINVAL)
+        if (rc == -EINVAL && raw::prctl(PR_CAPBSET_READ, cap) == -EINVAL)
             return 0;  // The kernel has no more.
-        if (rc < 0 && rc != -EPERM)
+        if (rc < 0)
             return state.failed(Site::bounding, rc);
     }
     return 0;
@@ -73,15 +73,34 @@ int run(const RequireIdMap&, ChildState& state) noexcept
     return got == 0 ? state.failed(Site::uid_map, -EOVERFLOW) : 0;
 }
 
+namespace {
+
+/// Giving up uid 0 takes the effective capabilities away, which set-up still needs.
+int regain_capabilities() noexcept
+{
+    raw::CapWords words[2]{};
+    if (const int rc = raw::capget(words); rc < 0)
+        return rc;
+    const std::uint64_t permitted = words[0].permitted | std::uint64_t{words[1].permitted} << 32;
+    const std::uint64_t inheritable =
+        words[0].inheritable | std::uint64_t{words[1].inheritable} << 32;
+    return raw::capset(permitted, permitted, inheritable);
+}
+
+}  // namespace
+
 int run(const TakeIds& step, ChildState& state) noexcept
 {
+    if (const int rc = raw::prctl(PR_SET_KEEPCAPS, 1); rc < 0)
+        return state.failed(Site::uid, rc);
     if (step.set_gid && raw::getgid() != step.gid)
         if (const int rc = raw::setresgid(step.gid); rc < 0)
             return state.failed(Site::gid, rc);
     if (step.set_uid && raw::getuid() != step.uid)
         if (const int rc = raw::setresuid(step.uid); rc < 0)
             return state.failed(Site::uid, rc);
-    return 0;
+    const int rc = regain_capabilities();
+    return rc < 0 ? state.failed(Site::uid, rc) : 0;
 }
 
 int run(const JoinUserNamespace& step, ChildState&) noexcept
@@ -165,7 +184,7 @@ int run(const SetCapabilities& step, ChildState& state) noexcept
         if ((step.sets >> cap & 1) == 0)
             continue;
         const int rc = raw::prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, cap);
-        if (rc < 0 && rc != -EINVAL && rc != -EPERM)
+        if (rc < 0 && rc != -EINVAL)
             return state.failed(Site::ambient, rc);
     }
     return 0;

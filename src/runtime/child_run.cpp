@@ -23,7 +23,7 @@ struct Report {
 };
 
 /// Only write(2) is used: a filter that is loaded already may allow little more.
-void tell(int channel, const Message& message, const char* text = nullptr) noexcept
+bool tell(int channel, const Message& message, const char* text = nullptr) noexcept
 {
     Report report;
     report.message = message;
@@ -31,7 +31,11 @@ void tell(int channel, const Message& message, const char* text = nullptr) noexc
     if (text != nullptr)
         for (; text[size] != '\0' && size < sizeof report.text; ++size)
             report.text[size] = text[size];
-    raw::write(channel, &report, sizeof message + size);
+    long rc = 0;
+    do {
+        rc = raw::write(channel, &report, sizeof message + size);
+    } while (rc == -EINTR);
+    return rc >= 0;
 }
 
 [[noreturn]] void give_up(int channel, Tell kind, int error, int step = 0, Site site = Site::step,
@@ -113,7 +117,8 @@ void settle_parent_death(const ChildProgram& program) noexcept
     if (first < 0)
         give_up(program.channel, Tell::exec_failed, first);
     // Filters may forbid all but exec, so this is said before they are loaded.
-    tell(program.channel, Message{Tell::about_to_exec, 0, 0, 0});
+    if (!tell(program.channel, Message{Tell::about_to_exec, 0, 0, 0}))
+        raw::exit_group(1);
     if (const int rc = load_filters(command); rc < 0)
         give_up(program.channel, Tell::filter_failed, rc, starting);
     give_up(program.channel, Tell::exec_failed, execute(command, first));

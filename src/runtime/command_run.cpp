@@ -45,7 +45,7 @@ int prepare_command(const Command& command) noexcept
         if ((command.ambient >> cap & 1) == 0)
             continue;
         rc = raw::prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, cap);
-        if (rc < 0 && rc != -EINVAL && rc != -EPERM)
+        if (rc < 0 && rc != -EINVAL)
             return rc;
     }
     const std::uint64_t none = 0;

@@ -462,7 +462,10 @@ Error describe_clone_failure(const Plan& plan, int err)
     std::string hint = diagnose_clone(plan.clone_flags, err);
     if (user && (err == EPERM || err == EACCES))
         return {err, "No permissions to create a new namespace", {}, {}, std::move(hint)};
-    return {err, "Creating new namespace failed", {}, {}, std::move(hint)};
+    std::string reason;
+    if (err == ENOSPC || err == EUSERS)
+        reason = "too many namespaces, or nested too deeply (ENOSPC)";
+    return {err, "Creating new namespace failed", {}, std::move(reason), std::move(hint)};
 }
 
 Error describe_failure(const Plan& plan, const Message& message, const std::string& detail)

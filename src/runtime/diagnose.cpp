@@ -1,5 +1,6 @@
 #include "runtime/diagnose.hpp"
 
+#include "mount/mountinfo.hpp"
 #include "sys/fd.hpp"
 #include "sys/raw.hpp"
 
@@ -7,6 +8,7 @@
 #include <cstdlib>
 #include <linux/sched.h>
 #include <string_view>
+#include <unistd.h>
 
 namespace nsbox::runtime {
 
@@ -63,7 +65,9 @@ bool any_mount(Found found)
         const std::string_view whole = line;
         for (int field = 0; field < 4 && line.find(' ') != std::string_view::npos; ++field)
             line.remove_prefix(line.find(' ') + 1);
-        if (found(line.substr(0, line.find(' ')), whole))
+        std::string point{line.substr(0, line.find(' '))};
+        mount::unescape(point.data());
+        if (found(std::string_view{point.c_str()}, whole))
             return true;
         if (end == std::string::npos)
             break;
@@ -238,9 +242,24 @@ std::string diagnose_id_map(int err)
     if (err == EROFS)
         return "/proc is mounted read-only here, as in an outer sandbox with --ro-bind / /: the "
                "outer one has to give a writable /proc, with --proc /proc or --bind /proc /proc";
-    if (err == EPERM || err == EACCES)
-        return diagnose_apparmor();
-    return {};
+    if (err != EPERM && err != EACCES)
+        return {};
+    constexpr unsigned cap_setfcap = 31;
+    const std::string effective = status_field("CapEff");
+    if (::getuid() == 0 && (std::strtoull(effective.c_str(), nullptr, 16) >> cap_setfcap & 1) == 0)
+        return "uid 0 needs CAP_SETFCAP to map itself into a user namespace (user_namespaces(7))";
+    return diagnose_apparmor();
+}
+
+std::string diagnose_resources(int err)
+{
+    switch (err) {
+    case EMFILE: return "this process has too many open descriptors: see ulimit -n";
+    case ENFILE: return "the system has too many open files: see /proc/sys/fs/file-max";
+    case EAGAIN: return "the limit on processes ran out: see ulimit -u and the pids controller";
+    case ENOMEM: return "there is not enough memory, or a limit on it ran out";
+    default: return {};
+    }
 }
 
 }  // namespace nsbox::runtime

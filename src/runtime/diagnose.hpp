@@ -39,6 +39,9 @@ std::string diagnose_clone(std::uint64_t flags, int err);
 /// The most probable reason why a mount call gave this errno.
 std::string diagnose_mount(int err);
 
+/// What ran out, for errnos that say so wherever they come from.
+std::string diagnose_resources(int err);
+
 /// Why an id map could not be written.
 std::string diagnose_id_map(int err);
 

@@ -165,6 +165,9 @@ public:
         TRY(open_channel());
         TRY(open_early_trees());
         TRY(lock_upper_folders());
+        // A child with a copy of the memory would not see what is read later.
+        if (plan_.seccomp >= 0 && !plan_.share_memory)
+            TRY(read_filter());
         TRY(prepare_init());
         fill_program();
         stack_.emplace(TRY(Stack::make()));
@@ -249,12 +252,11 @@ private:
 
     Result<> prepare_init()
     {
+        if (plan_.executes_itself)
+            plan_.program = TRY(make_own_image());
         if (!plan_.needs_init)
             return {};
         init_ = TRY(make_init_image());
-        if (plan_.executes_itself) {
-            plan_.program = TRY(make_own_image());
-        }
         packet_ = TRY(make_packet());
         TRY(fill_packet(plan_, theirs_.get(), packet_.get()));
         std::size_t offset = lock_offset(plan_);
@@ -284,7 +286,7 @@ private:
         p.command.argv = plan_.argv.data();
         p.command.envp = plan_.envp.data();
         p.command.shell_argv = plan_.shell_argv.data();
-        p.command.program = -1;
+        p.command.program = plan_.program.get();
         p.command.ambient = plan_.ambient;
         p.command.die_with_parent = plan_.die_with_parent;
         p.pwd_slot = static_cast<unsigned>(plan_.pwd_slot);
@@ -422,14 +424,24 @@ private:
             while (raw::read(plan_.user_map, &word, 1) == -EINTR) {
             }
         }
-        if (plan_.seccomp >= 0)
+        if (plan_.seccomp >= 0 && plan_.share_memory)
             TRY(read_late_filter());
+        return send_word();
+    }
+
+    Result<> send_word()
+    {
         const char go = 1;
-        if (::send(ours_.get(), &go, 1, MSG_NOSIGNAL) < 0)
-            return failed(next());
+        while (::send(ours_.get(), &go, 1, MSG_NOSIGNAL) < 0) {
+            if (errno == EPIPE || errno == ECONNRESET)
+                return failed(next());
+            if (errno != EINTR)
+                return fail("Can't speak to the sandbox", errno);
+        }
         return {};
     }
 
+    Result<> read_filter();
     Result<> read_late_filter();
 
     /// Waits until the command is executed. Without init the channel's end says so.
@@ -469,8 +481,7 @@ private:
     Child child_;  // Last: it is ended before the memory that it may share goes.
 };
 
-/// The program of --seccomp is read when the child waits, as its writer may count on.
-Result<> Launch::read_late_filter()
+Result<> Launch::read_filter()
 {
     std::vector<std::uint8_t> program;
     std::uint8_t buffer[8192];
@@ -488,6 +499,13 @@ Result<> Launch::read_late_filter()
     }
     TRY(check_filter(program));
     plan_.filters.push_back(std::move(program));
+    return {};
+}
+
+/// The program of --seccomp is read when the child waits, as its writer may count on.
+Result<> Launch::read_late_filter()
+{
+    TRY(read_filter());
     fill_filters();
     if (!plan_.needs_init)
         return {};

@@ -113,6 +113,8 @@ Result<Decisions> decide(const Spec& spec, const Host& host)
 {
     Decisions decisions;
     decisions.is_root = host.uid == 0 && host.effective_uid == 0;
+    if (decisions.is_root && !host.capabilities_known)
+        return refuse("Can't find out the caller's capabilities", {}, "capget failed");
     const Namespaces& ns = spec.namespaces;
     if (!ns.join_user)
         decisions.own_user = wants(ns.user, host.user_namespaces) || !decisions.is_root;
@@ -283,8 +285,9 @@ void plan_finish(const Spec& spec, const Host& host, const std::vector<std::stri
 void plan_command(const Spec& spec, const std::vector<std::string>& environment, Plan& plan)
 {
     plan.argv_name = spec.command.front();
-    // Under an init that name would mean init's own program.
-    plan.executes_itself = plan.needs_init && spec.command.front() == "/proc/self/exe";
+    // Under an init that name would mean init's own program, and without one it would lead
+    // whatever runs beside the command to this program's file on the host.
+    plan.executes_itself = spec.command.front() == "/proc/self/exe";
     for (const std::string& path :
          exec_candidates(spec.command.front(), look_up(environment, "PATH")))
         plan.candidates.push_back(plan.keep(path));

@@ -1,6 +1,7 @@
 #include "nsbox/nsbox.hpp"
 
 #include "runtime/channel.hpp"
+#include "runtime/diagnose.hpp"
 #include "runtime/launch.hpp"
 #include "runtime/plan.hpp"
 #include "runtime/status.hpp"
@@ -76,11 +77,23 @@ Sandbox::Sandbox(Sandbox&&) noexcept = default;
 Sandbox& Sandbox::operator=(Sandbox&&) noexcept = default;
 Sandbox::~Sandbox() = default;
 
-Result<Sandbox> Sandbox::start(const Spec& spec)
+namespace {
+
+Result<runtime::Running> start_running(const Spec& spec)
 {
     runtime::Plan plan = TRY(runtime::plan(spec, runtime::host_for(spec)));
+    Result<runtime::Running> running = runtime::launch(plan);
+    if (!running && running.error().hint.empty())
+        running.error().hint = runtime::diagnose_resources(running.error().err);
+    return running;
+}
+
+}  // namespace
+
+Result<Sandbox> Sandbox::start(const Spec& spec)
+{
     auto state = std::make_unique<State>();
-    state->running = TRY(runtime::launch(plan));
+    state->running = TRY(start_running(spec));
     state->status = spec.status_descriptor.value_or(-1);
     return Sandbox{std::move(state)};
 }

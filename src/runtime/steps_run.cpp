@@ -43,7 +43,12 @@ int run(const WaitForSupervisor&, ChildState& state) noexcept
         if (raw::fstatat(state.proc, name.c_str(), &status, 0) == 0)
             report.inodes[i] = status.st_ino;
     }
-    raw::write(state.channel, &report, sizeof report);
+    long put = 0;
+    do {
+        put = raw::write(state.channel, &report, sizeof report);
+    } while (put == -EINTR);
+    if (put < 0)
+        raw::exit_group(1);  // Nobody can be told why; the supervisor sees the end.
     char word = 0;
     for (;;) {
         const long got = raw::read(state.channel, &word, 1);

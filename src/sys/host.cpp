@@ -34,10 +34,17 @@ std::string read_small(const char* path)
     return got > 0 ? std::string(text, static_cast<std::size_t>(got)) : std::string{};
 }
 
-bool has_user_namespaces()
+/// Only a clear "there is none" counts: anything else must not weaken a sandbox.
+bool is_there(const char* path)
 {
     struct ::stat status;
-    if (raw::fstatat(AT_FDCWD, "/proc/self/ns/user", &status, 0) < 0)
+    const int rc = raw::fstatat(AT_FDCWD, path, &status, 0);
+    return rc != -ENOENT && rc != -ENOTDIR;
+}
+
+bool has_user_namespaces()
+{
+    if (!is_there("/proc/self/ns/user"))
         return false;
     if (read_small("/sys/module/user_namespace/parameters/enable").substr(0, 1) == "N")
         return false;
@@ -50,7 +57,8 @@ void probe_identity(Host& host)
     host.gid = ::getgid();
     host.effective_uid = ::geteuid();
     raw::CapWords words[2]{};
-    if (raw::capget(words) == 0) {
+    host.capabilities_known = raw::capget(words) == 0;
+    if (host.capabilities_known) {
         const auto join = [](std::uint32_t low, std::uint32_t high) {
             return low | std::uint64_t{high} << 32;
         };
@@ -98,15 +106,14 @@ void probe_user_namespaces(Host& host)
 
 void probe_cgroup_namespaces(Host& host)
 {
-    struct ::stat status;
-    host.cgroup_namespaces = raw::fstatat(AT_FDCWD, "/proc/self/ns/cgroup", &status, 0) == 0;
+    host.cgroup_namespaces = is_there("/proc/self/ns/cgroup");
 }
 
 void probe_kernel_settings(Host& host)
 {
     struct ::stat status;
-    host.owns_kernel_settings =
-        raw::fstatat(AT_FDCWD, "/proc/sys", &status, 0) == 0 && status.st_uid == host.uid;
+    const int rc = raw::fstatat(AT_FDCWD, "/proc/sys", &status, 0);
+    host.owns_kernel_settings = rc < 0 ? host.uid == 0 : status.st_uid == host.uid;
 }
 
 void probe_terminal(Host& host)

@@ -13,6 +13,7 @@ struct Host {
     std::uint32_t uid = 0;  ///< Real ids.
     std::uint32_t gid = 0;
     std::uint32_t effective_uid = 0;
+    bool capabilities_known = true;
     std::uint64_t effective_capabilities = 0;
     std::uint64_t permitted_capabilities = 0;
     std::uint64_t all_capabilities = 0;  ///< Every one that the kernel knows.

@@ -116,7 +116,8 @@ void run_command(void* argument)
 void tell(int channel, Tell kind, int value, int step = -5)
 {
     const Message message{kind, value, step, 0};
-    raw::write(channel, &message, sizeof message);
+    while (raw::write(channel, &message, sizeof message) == -EINTR) {
+    }
 }
 
 /// Closes what neither init nor the supervisor needs: the command has its copies by now.
@@ -186,7 +187,7 @@ bool is_empty()
 void settle(const PacketHeader* packet, const Command& command)
 {
     close_others(packet);
-    if (const int rc = raw::capset(0, 0, 0); rc < 0 && rc != -EPERM)
+    if (const int rc = raw::capset(0, 0, 0); rc < 0)
         stop(packet->channel, rc);
     const unsigned long ignore[4] = {1};  // SIG_IGN: a supervisor that left must not end us.
     raw::call(SYS_rt_sigaction, SIGPIPE, ignore, nullptr, 8);
@@ -201,16 +202,17 @@ bool supervisor_is_gone(int channel)
     return raw::poll(&fd, 1, &now) > 0 && (fd.revents & POLLHUP) != 0;
 }
 
-void keep_from_command(const PacketHeader* packet)
+int keep_from_command(const PacketHeader* packet)
 {
     const auto* const keep = reinterpret_cast<const std::int32_t*>(
         reinterpret_cast<const char*>(packet) + packet->keep);
-    raw::fcntl(packet->channel, F_SETFD, FD_CLOEXEC);
-    if (packet->program >= 0)
-        raw::fcntl(packet->program, F_SETFD, FD_CLOEXEC);
+    int rc = raw::fcntl(packet->channel, F_SETFD, FD_CLOEXEC);
+    if (rc >= 0 && packet->program >= 0)
+        rc = raw::fcntl(packet->program, F_SETFD, FD_CLOEXEC);
     for (std::uint32_t i = 0; i < packet->keep_count; ++i)
-        if (keep[i] >= 0)
-            raw::fcntl(keep[i], F_SETFD, FD_CLOEXEC);
+        if (rc >= 0 && keep[i] >= 0)
+            rc = raw::fcntl(keep[i], F_SETFD, FD_CLOEXEC);
+    return rc;
 }
 
 [[noreturn]] void init_main(long argc, char** argv)
@@ -232,9 +234,12 @@ void keep_from_command(const PacketHeader* packet)
         if (supervisor_is_gone(channel))
             raw::exit_group(1);
     }
-    keep_from_command(packet);
     const std::uint64_t none = 0;
-    raw::sigprocmask(SIG_SETMASK, &none, nullptr);
+    int rc = keep_from_command(packet);
+    if (rc >= 0)
+        rc = raw::sigprocmask(SIG_SETMASK, &none, nullptr);
+    if (rc < 0)
+        stop(channel, rc);
     Start start;
     start.command = unpack(packet);
     const long command =
