@@ -144,10 +144,17 @@ int bwrap_main(const std::string& argv0, const std::vector<std::string>& words)
     if (!request)
         return 1;
     switch (request->kind) {
-    case Request::Kind::help: write_out(STDOUT_FILENO, help_text(program)); return 0;
-    case Request::Kind::version: write_out(STDOUT_FILENO, version_line); return 0;
-    case Request::Kind::usage: write_out(STDERR_FILENO, help_text(program)); return 1;
-    case Request::Kind::run: break;
+    case Request::Kind::help:
+        write_out(STDOUT_FILENO, help_text(program));
+        return 0;
+    case Request::Kind::version:
+        write_out(STDOUT_FILENO, version_line);
+        return 0;
+    case Request::Kind::usage:
+        write_out(STDERR_FILENO, help_text(program));
+        return 1;
+    case Request::Kind::run:
+        break;
     }
     if (request->spec.die_with_parent && !follow_parent(parent)) {
         messages.error("Can't follow the parent process: it has ended, or prctl(PR_SET_PDEATHSIG) "

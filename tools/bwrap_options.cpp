@@ -134,7 +134,7 @@ std::string nearest_option(const std::string& name)
 {
     std::string best;
     // More changes than that make it another word; short words have less to go by.
-    std::size_t least = std::min<std::size_t>(4, name.size() / 3);
+    std::size_t least = std::min<std::size_t>(4, name.size() / 2);
     for (const OptionInfo& option : table) {
         const std::size_t changes = distance(name, option.name);
         if (changes < least) {

@@ -50,8 +50,8 @@ std::string with_errno(const std::string& text)
 
 bool is_octal_digits(const std::string& text)
 {
-    return !text.empty() && std::all_of(text.begin(), text.end(),
-                                        [](char c) { return c >= '0' && c <= '7'; });
+    return !text.empty() &&
+           std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '7'; });
 }
 
 constexpr std::uint32_t most_id = 0xfffffffe;  // (uid_t)-1 means "no change" to the kernel.
@@ -80,9 +80,12 @@ std::optional<Request> BwrapParser::parse(const Words& words)
 {
     std::size_t at = 0;
     switch (parse_words(words, at, false)) {
-    case Outcome::failed: return std::nullopt;
-    case Outcome::stop: return std::move(request_);
-    case Outcome::go_on: break;
+    case Outcome::failed:
+        return std::nullopt;
+    case Outcome::stop:
+        return std::move(request_);
+    case Outcome::go_on:
+        break;
     }
     if (!nothing_pending() || !no_layers_pending() || !check_conflicts())
         return std::nullopt;
@@ -127,8 +130,7 @@ BwrapParser::Outcome BwrapParser::parse_words(const Words& words, std::size_t& a
         Words arguments;
         if (!take_arguments(*option, words, at, value, arguments))
             return Outcome::failed;
-        if (const Outcome outcome = apply(*option, arguments, from_file);
-            outcome != Outcome::go_on)
+        if (const Outcome outcome = apply(*option, arguments, from_file); outcome != Outcome::go_on)
             return outcome;
     }
     return Outcome::go_on;
@@ -187,32 +189,78 @@ BwrapParser::Outcome BwrapParser::run_option(const OptionInfo& option, const Wor
 {
     const auto as_outcome = [](bool good) { return good ? Outcome::go_on : Outcome::failed; };
     switch (option.opt) {
-    case Opt::help: request_.kind = Request::Kind::help; return Outcome::stop;
-    case Opt::version: request_.kind = Request::Kind::version; return Outcome::stop;
+    case Opt::help:
+        request_.kind = Request::Kind::help;
+        return Outcome::stop;
+    case Opt::version:
+        request_.kind = Request::Kind::version;
+        return Outcome::stop;
     case Opt::args:
         if (from_file) {
             fail("--args not supported in arguments file");
             return Outcome::failed;
         }
         return read_args(a[0]);
-    case Opt::level_prefix: messages_.use_level_prefix(); return Outcome::go_on;
-    case Opt::userns: case Opt::userns2: case Opt::pidns: case Opt::uid: case Opt::gid:
-    case Opt::sync_fd: case Opt::block_fd: case Opt::userns_block_fd: case Opt::info_fd:
-    case Opt::json_status_fd: return as_outcome(apply_number(option, a));
-    case Opt::argv0: case Opt::hostname: case Opt::chdir: case Opt::clearenv: case Opt::setenv:
-    case Opt::unsetenv: case Opt::lock_file: return as_outcome(apply_environment(option, a));
-    case Opt::bind: case Opt::bind_try: case Opt::dev_bind: case Opt::dev_bind_try:
-    case Opt::ro_bind: case Opt::ro_bind_try: case Opt::bind_fd: case Opt::ro_bind_fd:
-    case Opt::remount_ro: case Opt::proc: case Opt::dev: case Opt::tmpfs: case Opt::mqueue:
+    case Opt::level_prefix:
+        messages_.use_level_prefix();
+        return Outcome::go_on;
+    case Opt::userns:
+    case Opt::userns2:
+    case Opt::pidns:
+    case Opt::uid:
+    case Opt::gid:
+    case Opt::sync_fd:
+    case Opt::block_fd:
+    case Opt::userns_block_fd:
+    case Opt::info_fd:
+    case Opt::json_status_fd:
+        return as_outcome(apply_number(option, a));
+    case Opt::argv0:
+    case Opt::hostname:
+    case Opt::chdir:
+    case Opt::clearenv:
+    case Opt::setenv:
+    case Opt::unsetenv:
+    case Opt::lock_file:
+        return as_outcome(apply_environment(option, a));
+    case Opt::bind:
+    case Opt::bind_try:
+    case Opt::dev_bind:
+    case Opt::dev_bind_try:
+    case Opt::ro_bind:
+    case Opt::ro_bind_try:
+    case Opt::bind_fd:
+    case Opt::ro_bind_fd:
+    case Opt::remount_ro:
+    case Opt::proc:
+    case Opt::dev:
+    case Opt::tmpfs:
+    case Opt::mqueue:
         return as_outcome(apply_mount(option, a));
-    case Opt::dir: case Opt::file: case Opt::bind_data: case Opt::ro_bind_data:
-    case Opt::symlink: case Opt::chmod: return as_outcome(apply_file(option, a));
-    case Opt::overlay_src: case Opt::overlay: case Opt::tmp_overlay: case Opt::ro_overlay:
+    case Opt::dir:
+    case Opt::file:
+    case Opt::bind_data:
+    case Opt::ro_bind_data:
+    case Opt::symlink:
+    case Opt::chmod:
+        return as_outcome(apply_file(option, a));
+    case Opt::overlay_src:
+    case Opt::overlay:
+    case Opt::tmp_overlay:
+    case Opt::ro_overlay:
         return as_outcome(apply_overlay(option, a));
-    case Opt::seccomp: case Opt::add_seccomp_fd: case Opt::cap_add: case Opt::cap_drop:
-    case Opt::exec_label: case Opt::file_label: return as_outcome(apply_security(option, a));
-    case Opt::perms: case Opt::size: return as_outcome(apply_modifier(option, a));
-    default: return as_outcome(apply_namespace(option.opt));
+    case Opt::seccomp:
+    case Opt::add_seccomp_fd:
+    case Opt::cap_add:
+    case Opt::cap_drop:
+    case Opt::exec_label:
+    case Opt::file_label:
+        return as_outcome(apply_security(option, a));
+    case Opt::perms:
+    case Opt::size:
+        return as_outcome(apply_modifier(option, a));
+    default:
+        return as_outcome(apply_namespace(option.opt));
     }
 }
 
@@ -253,25 +301,54 @@ bool BwrapParser::apply_namespace(Opt opt)
         if (ns.cgroup == Own::no)
             ns.cgroup = Own::if_possible;
         break;
-    case Opt::share_net: net_ = false; break;
-    case Opt::unshare_user: user_ = true; break;
-    case Opt::unshare_user_try: user_try_ = true; break;
-    case Opt::unshare_ipc: ns.ipc = Own::yes; break;
-    case Opt::unshare_pid: ns.pid = Own::yes; break;
-    case Opt::unshare_net: net_ = true; break;
-    case Opt::unshare_uts: ns.uts = Own::yes; break;
-    case Opt::unshare_cgroup: ns.cgroup = Own::yes; break;
+    case Opt::share_net:
+        net_ = false;
+        break;
+    case Opt::unshare_user:
+        user_ = true;
+        break;
+    case Opt::unshare_user_try:
+        user_try_ = true;
+        break;
+    case Opt::unshare_ipc:
+        ns.ipc = Own::yes;
+        break;
+    case Opt::unshare_pid:
+        ns.pid = Own::yes;
+        break;
+    case Opt::unshare_net:
+        net_ = true;
+        break;
+    case Opt::unshare_uts:
+        ns.uts = Own::yes;
+        break;
+    case Opt::unshare_cgroup:
+        ns.cgroup = Own::yes;
+        break;
     case Opt::unshare_cgroup_try:
         if (ns.cgroup == Own::no)
             ns.cgroup = Own::if_possible;
         break;
-    case Opt::disable_userns: spec_.disable_user_namespaces = true; break;
-    case Opt::assert_userns_disabled: spec_.assert_user_namespaces_disabled = true; break;
-    case Opt::new_session: spec_.new_session = true; break;
-    case Opt::die_with_parent: spec_.die_with_parent = true; break;
-    case Opt::as_pid_1: spec_.command_is_pid_1 = true; break;
-    case Opt::not_a_security_boundary: spec_.tolerate_failed_submounts = true; break;
-    default: break;
+    case Opt::disable_userns:
+        spec_.disable_user_namespaces = true;
+        break;
+    case Opt::assert_userns_disabled:
+        spec_.assert_user_namespaces_disabled = true;
+        break;
+    case Opt::new_session:
+        spec_.new_session = true;
+        break;
+    case Opt::die_with_parent:
+        spec_.die_with_parent = true;
+        break;
+    case Opt::as_pid_1:
+        spec_.command_is_pid_1 = true;
+        break;
+    case Opt::not_a_security_boundary:
+        spec_.tolerate_failed_submounts = true;
+        break;
+    default:
+        break;
     }
     return true;
 }
@@ -298,8 +375,8 @@ bool BwrapParser::to_fd(const std::string& text, std::optional<int>& fd, const O
     return true;
 }
 
-bool BwrapParser::to_id(const char* kind, const std::string& text,
-                        std::optional<std::uint32_t>& id, const OptionInfo& option)
+bool BwrapParser::to_id(const char* kind, const std::string& text, std::optional<std::uint32_t>& id,
+                        const OptionInfo& option)
 {
     once(id.has_value(), option);
     std::uint32_t number = 0;
@@ -323,20 +400,28 @@ bool BwrapParser::apply_number(const OptionInfo& option, const Words& a)
 {
     Namespaces& ns = spec_.namespaces;
     switch (option.opt) {
-    case Opt::userns: return to_fd(a[0], ns.join_user, option);
-    case Opt::userns2: return to_fd(a[0], ns.join_user_last, option);
-    case Opt::pidns: return to_fd(a[0], ns.join_pid, option);
-    case Opt::uid: return to_id("uid", a[0], spec_.uid, option);
-    case Opt::gid: return to_id("gid", a[0], spec_.gid, option);
-    case Opt::block_fd: return to_fd(a[0], spec_.block_descriptor, option);
-    case Opt::userns_block_fd: return to_fd(a[0], spec_.user_map_descriptor, option);
+    case Opt::userns:
+        return to_fd(a[0], ns.join_user, option);
+    case Opt::userns2:
+        return to_fd(a[0], ns.join_user_last, option);
+    case Opt::pidns:
+        return to_fd(a[0], ns.join_pid, option);
+    case Opt::uid:
+        return to_id("uid", a[0], spec_.uid, option);
+    case Opt::gid:
+        return to_id("gid", a[0], spec_.gid, option);
+    case Opt::block_fd:
+        return to_fd(a[0], spec_.block_descriptor, option);
+    case Opt::userns_block_fd:
+        return to_fd(a[0], spec_.user_map_descriptor, option);
     case Opt::info_fd:
         return to_fd(a[0], spec_.info_descriptor, option) &&
                check_status_fd(*spec_.info_descriptor);
     case Opt::json_status_fd:
         return to_fd(a[0], spec_.status_descriptor, option) &&
                check_status_fd(*spec_.status_descriptor);
-    default: break;
+    default:
+        break;
     }
     int fd = -1;
     once(!spec_.sync_descriptors.empty(), option);
@@ -369,9 +454,14 @@ bool BwrapParser::apply_environment(const OptionInfo& option, const Words& a)
         once(spec_.directory.has_value(), option);
         spec_.directory = a[0];
         return true;
-    case Opt::lock_file: spec_.lock_files.push_back(a[0]); return true;
-    case Opt::clearenv: spec_.environment.push_back({Kind::clear, {}, {}}); return true;
-    default: break;
+    case Opt::lock_file:
+        spec_.lock_files.push_back(a[0]);
+        return true;
+    case Opt::clearenv:
+        spec_.environment.push_back({Kind::clear, {}, {}});
+        return true;
+    default:
+        break;
     }
     const bool sets = option.opt == Opt::setenv;
     if (a[0].empty() || a[0].find('=') != std::string::npos)
@@ -400,12 +490,18 @@ bool BwrapParser::apply_mount(const OptionInfo& option, const Words& a)
     constexpr auto rw = Access::read_write;
     int fd = -1;
     switch (option.opt) {
-    case Opt::bind: return add_bind(a, rw, Devices::refused, IfMissing::fail);
-    case Opt::bind_try: return add_bind(a, rw, Devices::refused, IfMissing::skip);
-    case Opt::dev_bind: return add_bind(a, rw, Devices::allowed, IfMissing::fail);
-    case Opt::dev_bind_try: return add_bind(a, rw, Devices::allowed, IfMissing::skip);
-    case Opt::ro_bind: return add_bind(a, ro, Devices::refused, IfMissing::fail);
-    case Opt::ro_bind_try: return add_bind(a, ro, Devices::refused, IfMissing::skip);
+    case Opt::bind:
+        return add_bind(a, rw, Devices::refused, IfMissing::fail);
+    case Opt::bind_try:
+        return add_bind(a, rw, Devices::refused, IfMissing::skip);
+    case Opt::dev_bind:
+        return add_bind(a, rw, Devices::allowed, IfMissing::fail);
+    case Opt::dev_bind_try:
+        return add_bind(a, rw, Devices::allowed, IfMissing::skip);
+    case Opt::ro_bind:
+        return add_bind(a, ro, Devices::refused, IfMissing::fail);
+    case Opt::ro_bind_try:
+        return add_bind(a, ro, Devices::refused, IfMissing::skip);
     case Opt::bind_fd:
     case Opt::ro_bind_fd:
         if (!to_fd(a[0], fd))
@@ -413,11 +509,20 @@ bool BwrapParser::apply_mount(const OptionInfo& option, const Words& a)
         spec_.operations.emplace_back(
             BindDescriptor{fd, a[1], option.opt == Opt::bind_fd ? rw : ro});
         return true;
-    case Opt::remount_ro: spec_.operations.emplace_back(RemountReadOnly{a[0]}); return true;
-    case Opt::proc: spec_.operations.emplace_back(Proc{a[0]}); return true;
-    case Opt::dev: spec_.operations.emplace_back(Dev{a[0]}); return true;
-    case Opt::mqueue: spec_.operations.emplace_back(Mqueue{a[0]}); return true;
-    default: break;
+    case Opt::remount_ro:
+        spec_.operations.emplace_back(RemountReadOnly{a[0]});
+        return true;
+    case Opt::proc:
+        spec_.operations.emplace_back(Proc{a[0]});
+        return true;
+    case Opt::dev:
+        spec_.operations.emplace_back(Dev{a[0]});
+        return true;
+    case Opt::mqueue:
+        spec_.operations.emplace_back(Mqueue{a[0]});
+        return true;
+    default:
+        break;
     }
     Tmpfs tmpfs{a[0], take_perms(0755), size_.value_or(0)};
     size_.reset();
@@ -437,8 +542,12 @@ bool BwrapParser::apply_file(const OptionInfo& option, const Words& a)
     int fd = -1;
     unsigned mode = 0;
     switch (option.opt) {
-    case Opt::dir: spec_.operations.emplace_back(Directory{a[0], take_perms(0755)}); return true;
-    case Opt::symlink: spec_.operations.emplace_back(Symlink{a[0], a[1]}); return true;
+    case Opt::dir:
+        spec_.operations.emplace_back(Directory{a[0], take_perms(0755)});
+        return true;
+    case Opt::symlink:
+        spec_.operations.emplace_back(Symlink{a[0], a[1]});
+        return true;
     case Opt::chmod:
         if (!to_octal(option, a[0], mode))
             return false;
@@ -449,7 +558,8 @@ bool BwrapParser::apply_file(const OptionInfo& option, const Words& a)
             return false;
         spec_.operations.emplace_back(File{fd, a[1], take_perms(0666)});
         return true;
-    default: break;
+    default:
+        break;
     }
     if (!to_fd(a[0], fd))
         return false;
@@ -468,9 +578,9 @@ bool BwrapParser::apply_overlay(const OptionInfo& option, const Words& a)
     }
     const bool read_only = option.opt == Opt::ro_overlay;
     if (layers_.size() < (read_only ? 2U : 1U))
-        return fail(std::string{option.name} +
-                    (read_only ? " requires at least two --overlay-src"
-                               : " requires at least one --overlay-src"));
+        return fail(std::string{option.name} + (read_only
+                                                    ? " requires at least two --overlay-src"
+                                                    : " requires at least one --overlay-src"));
     Overlay overlay;
     overlay.lower = std::move(layers_);
     layers_.clear();
@@ -609,9 +719,12 @@ bool BwrapParser::apply_security(const OptionInfo& option, const Words& a)
         if (!spec_.seccomp_programs.empty())
             return fail("--seccomp cannot be combined with --add-seccomp-fd");
         return to_fd(a[0], spec_.seccomp_descriptor, option);
-    case Opt::add_seccomp_fd: return add_seccomp(a[0]);
-    case Opt::cap_add: return edit_capability(a[0], true);
-    case Opt::cap_drop: return edit_capability(a[0], false);
+    case Opt::add_seccomp_fd:
+        return add_seccomp(a[0]);
+    case Opt::cap_add:
+        return edit_capability(a[0], true);
+    case Opt::cap_drop:
+        return edit_capability(a[0], false);
     case Opt::exec_label:
         once(spec_.exec_label.has_value(), option);
         return set_label(spec_.exec_label, a[0]);

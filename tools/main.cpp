@@ -36,8 +36,7 @@ int nsbox_main(const std::vector<std::string>& words)
         write_out(STDOUT_FILENO, std::string{"nsbox "} + nsbox::version() + "\n");
         return 0;
     }
-    nsbox::tool::Messages{"nsbox"}.error("unknown command " + words[0] +
-                                         " (hint: see nsbox help)");
+    nsbox::tool::Messages{"nsbox"}.error("unknown command " + words[0] + " (hint: see nsbox help)");
     return 1;
 }
 

@@ -17,8 +17,7 @@ public:
     template <std::size_t N>
     // NOLINTNEXTLINE(google-explicit-constructor): the conversion is the purpose.
     constexpr Literal(const char (&text)[N]) noexcept : text_(text, N - 1)
-    {
-    }
+    {}
     constexpr std::string_view view() const noexcept { return text_; }
     constexpr bool empty() const noexcept { return text_.empty(); }
 

@@ -152,18 +152,18 @@ struct Spec {
     Namespaces namespaces;
     std::vector<Operation> operations;
 
-    std::vector<std::string> command;    ///< What to execute, found through the sandbox's PATH.
-    std::optional<std::string> argv0;    ///< argv[0] for the command, if not command[0].
+    std::vector<std::string> command;      ///< What to execute, found through the sandbox's PATH.
+    std::optional<std::string> argv0;      ///< argv[0] for the command, if not command[0].
     std::optional<std::string> directory;  ///< Working directory inside, resolved inside.
     std::vector<EnvironmentEdit> environment;
     std::optional<std::uint32_t> uid;  ///< As seen inside; default the caller's.
     std::optional<std::uint32_t> gid;
     std::vector<CapabilityEdit> capabilities;
 
-    bool new_session = false;             ///< setsid(2) before the command starts.
-    bool command_is_pid_1 = false;        ///< No init: the command is pid 1 itself.
-    bool die_with_parent = false;         ///< Everything ends when the starting thread ends.
-    bool disable_user_namespaces = false; ///< The command can make no further user namespace.
+    bool new_session = false;              ///< setsid(2) before the command starts.
+    bool command_is_pid_1 = false;         ///< No init: the command is pid 1 itself.
+    bool die_with_parent = false;          ///< Everything ends when the starting thread ends.
+    bool disable_user_namespaces = false;  ///< The command can make no further user namespace.
     bool assert_user_namespaces_disabled = false;
 
     std::vector<std::string> lock_files;  ///< Paths inside; a shared record lock is held on each.
@@ -171,11 +171,11 @@ struct Spec {
     std::vector<std::vector<std::uint8_t>> seccomp_programs;  ///< Classic BPF, loaded in order.
     std::optional<DescriptorNumber> seccomp_descriptor;       ///< One program, read late.
 
-    std::optional<DescriptorNumber> block_descriptor;  ///< Read before the command is executed.
+    std::optional<DescriptorNumber> block_descriptor;     ///< Read before the command is executed.
     std::optional<DescriptorNumber> user_map_descriptor;  ///< Someone else writes the id maps and
                                                           ///< then one byte here.
-    std::optional<DescriptorNumber> info_descriptor;  ///< Gets one JSON object and is closed.
-    std::optional<DescriptorNumber> status_descriptor;  ///< Gets a JSON object a line.
+    std::optional<DescriptorNumber> info_descriptor;      ///< Gets one JSON object and is closed.
+    std::optional<DescriptorNumber> status_descriptor;    ///< Gets a JSON object a line.
     std::vector<DescriptorNumber> consumed;  ///< Further descriptors that the command must not see.
 
     std::optional<std::string> exec_label;  ///< SELinux labels, see selinux(8).

@@ -62,8 +62,8 @@ Fd create_file(ChildState& state, const char* path, unsigned mode, unsigned pare
     // A device or a pipe at the destination must not block or act on being opened.
     constexpr std::uint64_t flags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY;
     if (state.has_openat2) {
-        Fd file{raw::openat2(state.root, path, flags, RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS,
-                             mode)};
+        Fd file{
+            raw::openat2(state.root, path, flags, RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS, mode)};
         if (file || file.error() != -ENOENT)
             return file;
     }

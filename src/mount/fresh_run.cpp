@@ -82,11 +82,11 @@ namespace {
 
 // What lets uid 0 change, or learn about, the host's kernel. The sysctl directories look
 // unwritable while the files in them are not, so access(2) is not asked.
-constexpr const char* proc_read_only[] = {"sys", "sysrq-trigger", "irq", "bus", "fs", "acpi",
-                                          "scsi", "mtrr", "asound"};
-constexpr const char* proc_masked[] = {"kcore",       "keys",       "timer_list",
-                                       "kmsg",        "sched_debug", "latency_stats",
-                                       "kpagecount",  "kpageflags", "kpagecgroup"};
+constexpr const char* proc_read_only[] = {"sys",  "sysrq-trigger", "irq",  "bus",   "fs",
+                                          "acpi", "scsi",          "mtrr", "asound"};
+constexpr const char* proc_masked[] = {"kcore",      "keys",        "timer_list",
+                                       "kmsg",       "sched_debug", "latency_stats",
+                                       "kpagecount", "kpageflags",  "kpagecgroup"};
 
 /// Our own verified null device: a rootfs is never asked for one.
 Fd open_null() noexcept
@@ -115,9 +115,8 @@ int cover_proc(ChildState& state, int proc) noexcept
             continue;
         if (rc < 0 || !null)
             return rc < 0 ? rc : null.error();
-        rc =
-            bind_within(state, Source{null.get(), ""}, proc, name,
-                        MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
+        rc = bind_within(state, Source{null.get(), ""}, proc, name,
+                         MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
         if (rc < 0)
             return rc;
     }
@@ -141,10 +140,9 @@ int run(const MountProc& step, ChildState& state) noexcept
     const Fd place = place_for_kernel_fs(state, step.target);
     if (!place)
         return place.error();
-    const int rc = step.fresh
-                       ? mount_new("proc", place.get(),
-                                   sys::ms_nosuid | sys::ms_nodev | sys::ms_noexec, nullptr)
-                       : bind_proc(step, state, place);
+    const int rc = step.fresh ? mount_new("proc", place.get(),
+                                          sys::ms_nosuid | sys::ms_nodev | sys::ms_noexec, nullptr)
+                              : bind_proc(step, state, place);
     if (rc < 0 || (step.fresh && !step.cover))
         return rc;
     const Fd proc = reopen(state, target_at(state, place, step.target));
@@ -164,8 +162,8 @@ struct Device {
     const char* name;
     const char* host;
 };
-constexpr Device devices[] = {{"null", "/dev/null"},     {"zero", "/dev/zero"},
-                              {"full", "/dev/full"},     {"random", "/dev/random"},
+constexpr Device devices[] = {{"null", "/dev/null"},       {"zero", "/dev/zero"},
+                              {"full", "/dev/full"},       {"random", "/dev/random"},
                               {"urandom", "/dev/urandom"}, {"tty", "/dev/tty"}};
 
 struct Link {

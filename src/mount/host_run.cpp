@@ -21,7 +21,8 @@ int run(const OpenHost& step, ChildState& state) noexcept
 {
     if (step.need_cwd) {
         Fd cwd{raw::openat(AT_FDCWD, ".", O_PATH | O_CLOEXEC | O_DIRECTORY)};
-        state.cwd = cwd.release();  // A working directory that is gone matters to relative paths only.
+        state.cwd =
+            cwd.release();  // A working directory that is gone matters to relative paths only.
     }
     if (step.need_proc) {
         Fd proc{raw::openat(AT_FDCWD, "/proc", O_PATH | O_CLOEXEC | O_DIRECTORY)};
@@ -119,8 +120,8 @@ int run(const BindOpenFile& step, ChildState& state) noexcept
 
 int run(const MakeStore& step, ChildState& state) noexcept
 {
-    if (const int rc = raw::mount("tmpfs", "/", "tmpfs", sys::ms_nosuid | sys::ms_nodev,
-                                  step.options);
+    if (const int rc =
+            raw::mount("tmpfs", "/", "tmpfs", sys::ms_nosuid | sys::ms_nodev, step.options);
         rc < 0)
         return rc;
     Fd store = reopen(state, Target{-1, -1, "/"});
@@ -142,8 +143,8 @@ int run(const MakeRoot& step, ChildState& state) noexcept
         state.root = root.release();
         return 0;
     }
-    if (const int rc = raw::mount("tmpfs", "/", "tmpfs", sys::ms_nosuid | sys::ms_nodev,
-                                  step.options);
+    if (const int rc =
+            raw::mount("tmpfs", "/", "tmpfs", sys::ms_nosuid | sys::ms_nodev, step.options);
         rc < 0)
         return rc;
     Fd root = reopen(state, Target{-1, -1, "/"});

@@ -44,10 +44,10 @@ struct Option {
 };
 
 constexpr Option options[] = {
-    {"ro", sys::ms_rdonly},           {"nosuid", sys::ms_nosuid},
-    {"nodev", sys::ms_nodev},         {"noexec", sys::ms_noexec},
-    {"noatime", sys::ms_noatime},     {"nodiratime", sys::ms_nodiratime},
-    {"relatime", sys::ms_relatime},   {"nosymfollow", sys::ms_nosymfollow},
+    {"ro", sys::ms_rdonly},         {"nosuid", sys::ms_nosuid},
+    {"nodev", sys::ms_nodev},       {"noexec", sys::ms_noexec},
+    {"noatime", sys::ms_noatime},   {"nodiratime", sys::ms_nodiratime},
+    {"relatime", sys::ms_relatime}, {"nosymfollow", sys::ms_nosymfollow},
 };
 
 unsigned long to_flags(char* text) noexcept

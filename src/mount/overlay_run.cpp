@@ -83,8 +83,7 @@ int configure(int fs, const char* key, const char* value) noexcept
 int configure_layers(int fs, const Layers& layers) noexcept
 {
     for (std::size_t i = 0; i < layers.count; ++i)
-        if (const int rc =
-                configure(fs, "lowerdir+", layer_name(layers.lower[i].get()).c_str());
+        if (const int rc = configure(fs, "lowerdir+", layer_name(layers.lower[i].get()).c_str());
             rc < 0)
             return rc;
     if (layers.upper) {
@@ -149,8 +148,8 @@ int mount_layers(const MountOverlay& step, ChildState& state, const Layers& laye
         return place.error();
     const Target target = target_at(state, place, step.target);
     Fd tree = state.has_mount_api ? make_by_context(layers) : Fd{-EOPNOTSUPP};
-    int rc = tree ? raw::move_mount(tree.get(), place.get(), "", MOVE_MOUNT_T_EMPTY_PATH)
-                  : tree.error();
+    int rc =
+        tree ? raw::move_mount(tree.get(), place.get(), "", MOVE_MOUNT_T_EMPTY_PATH) : tree.error();
     if (rc == -EOPNOTSUPP) {
         rc = mount_classic(state, layers, place.get());
         if (rc == 0)

@@ -230,8 +230,8 @@ Fd make_directory_at(ChildState& state, Place& place, const char* path, unsigned
     }
     if (rc < 0)
         return Fd{state.failed(site, rc)};
-    Fd made{raw::openat(place.parent.get(), place.name,
-                        O_PATH | O_CLOEXEC | O_NOFOLLOW | O_DIRECTORY)};
+    Fd made{
+        raw::openat(place.parent.get(), place.name, O_PATH | O_CLOEXEC | O_NOFOLLOW | O_DIRECTORY)};
     if (!made)
         state.site = site;
     return made;
@@ -314,14 +314,12 @@ Fd resolve(const ChildState& state, const char* path, Leaf leaf) noexcept
     return resolve_by_walking(state.root, path, leaf);
 }
 
-int ensure_parents(ChildState& state, const char* path, unsigned parent_mode,
-                   Place& place) noexcept
+int ensure_parents(ChildState& state, const char* path, unsigned parent_mode, Place& place) noexcept
 {
     PathText above;
     if (!split(path, above, place))
         return state.failed(Site::parents, -ENAMETOOLONG);
-    place.parent =
-        open_or_make_directory(state, above.size > 0 ? above.text : "/", parent_mode);
+    place.parent = open_or_make_directory(state, above.size > 0 ? above.text : "/", parent_mode);
     return place.parent ? 0 : place.parent.error();
 }
 
@@ -401,8 +399,8 @@ Fd ensure_file(ChildState& state, const char* path, unsigned parent_mode) noexce
         return there;
     }
     if (there.error() != -ENOENT)
-        return Fd{state.failed(there.error() == -ENOTDIR ? Site::parents : Site::create,
-                               there.error())};
+        return Fd{
+            state.failed(there.error() == -ENOTDIR ? Site::parents : Site::create, there.error())};
     Place place;
     if (const int rc = ensure_parents(state, path, parent_mode, place); rc < 0)
         return Fd{rc};

@@ -85,8 +85,7 @@ void adopt_root(ChildState& state, Fd& tree, const char* path) noexcept
 
 int shield(ChildState& state, bool on) noexcept
 {
-    const int rc =
-        set_propagation(state, state.lowest, on ? sys::ms_unbindable : sys::ms_private);
+    const int rc = set_propagation(state, state.lowest, on ? sys::ms_unbindable : sys::ms_private);
     if (rc == 0)
         state.shielded = on;
     return rc;

@@ -14,8 +14,8 @@ namespace raw = sys::raw;
 
 int run(const LoopbackUp&, sys::ChildState& state) noexcept
 {
-    const sys::Fd socket{static_cast<int>(
-        raw::call(SYS_socket, AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0))};
+    const sys::Fd socket{
+        static_cast<int>(raw::call(SYS_socket, AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0))};
     if (!socket)
         return state.failed(sys::Site::source, socket.error());
     ifreq request{};

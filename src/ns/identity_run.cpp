@@ -82,8 +82,8 @@ int regain_capabilities() noexcept
     if (const int rc = raw::capget(words); rc < 0)
         return rc;
     const std::uint64_t permitted = words[0].permitted | std::uint64_t{words[1].permitted} << 32;
-    const std::uint64_t inheritable =
-        words[0].inheritable | std::uint64_t{words[1].inheritable} << 32;
+    const std::uint64_t inheritable = words[0].inheritable | std::uint64_t{words[1].inheritable}
+                                                                 << 32;
     return raw::capset(permitted, permitted, inheritable);
 }
 

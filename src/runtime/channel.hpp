@@ -10,11 +10,11 @@ namespace nsbox::runtime {
 
 /// One message from a sandbox process, or the end.
 struct Received {
-    int error = 0;        ///< errno of the receiving itself.
-    bool end = false;     ///< Nobody holds the other end any more.
+    int error = 0;     ///< errno of the receiving itself.
+    bool end = false;  ///< Nobody holds the other end any more.
     Message message{};
-    std::string text;     ///< What followed the message.
-    sys::Fd descriptor;   ///< What came along, if anything.
+    std::string text;    ///< What followed the message.
+    sys::Fd descriptor;  ///< What came along, if anything.
 };
 
 /// Waits for the next message. `flags` as for recvmsg(2).

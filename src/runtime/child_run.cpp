@@ -196,8 +196,8 @@ long clone_child(const CloneRequest& request, void (*function)(void*), void* arg
     }
     void* const top =
         request.stack == nullptr ? nullptr : static_cast<char*>(request.stack) + request.stack_size;
-    return raw::clone(static_cast<unsigned long>(flags) | exit_signal, top, request.pidfd,
-                      function, argument);
+    return raw::clone(static_cast<unsigned long>(flags) | exit_signal, top, request.pidfd, function,
+                      argument);
 }
 
 namespace {
@@ -227,12 +227,11 @@ void send_descriptor(int channel, int fd, int hop) noexcept
 
 /// One more process on the way; this one ends.
 [[noreturn]] void hand_over(const ChildProgram& program, int hop, std::uint64_t flags,
-                            void (*function)(void*) ) noexcept
+                            void (*function)(void*)) noexcept
 {
     int pidfd = -1;
     const CloneRequest request{flags, nullptr, 0, &pidfd, program.has_clone3, true};
-    const long rc =
-        clone_child(request, function, const_cast<ChildProgram*>(&program));
+    const long rc = clone_child(request, function, const_cast<ChildProgram*>(&program));
     if (rc < 0)
         give_up(program.channel, Tell::step_failed, static_cast<int>(rc), cloning);
     send_descriptor(program.channel, pidfd, hop);

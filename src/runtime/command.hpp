@@ -17,26 +17,26 @@ struct Filter {
 struct Command {
     const char* const* candidates;  ///< Paths to try, in order.
     std::size_t candidate_count;
-    const char** argv;              ///< Ended by null.
+    const char** argv;  ///< Ended by null.
     const char** envp;
-    const char** shell_argv;        ///< For a file that is no program: "/bin/sh", a slot, arguments.
+    const char** shell_argv;  ///< For a file that is no program: "/bin/sh", a slot, arguments.
     const Filter* filters;
     std::size_t filter_count;
-    std::uint64_t ambient;          ///< Capabilities to keep over exec.
+    std::uint64_t ambient;  ///< Capabilities to keep over exec.
     bool die_with_parent;
-    int program;                    ///< An open file to execute in place of a path, or -1.
+    int program;  ///< An open file to execute in place of a path, or -1.
 };
 
 /// The kinds of what a sandbox process tells its supervisor; one SOCK_SEQPACKET message each.
 enum class Tell : std::uint32_t {
-    step_failed,   ///< value: errno; step, site and the text tell what.
-    exec_failed,   ///< value: errno.
-    late_failed,   ///< Something between the last step and exec; value: errno.
-    filter_failed, ///< Seccomp could not be loaded; value: errno.
-    about_to_exec, ///< The next thing is exec: the channel's end means that it happened.
-    started,       ///< The command runs; value: its pid inside.
-    exited,        ///< The command ended; value: its wait status; step: 1 if it was the last.
-    moved,         ///< The set-up goes on in another process, the value-th; its pidfd comes along.
+    step_failed,    ///< value: errno; step, site and the text tell what.
+    exec_failed,    ///< value: errno.
+    late_failed,    ///< Something between the last step and exec; value: errno.
+    filter_failed,  ///< Seccomp could not be loaded; value: errno.
+    about_to_exec,  ///< The next thing is exec: the channel's end means that it happened.
+    started,        ///< The command runs; value: its pid inside.
+    exited,         ///< The command ended; value: its wait status; step: 1 if it was the last.
+    moved,          ///< The set-up goes on in another process, the value-th; its pidfd comes along.
 };
 
 struct Message {

@@ -57,8 +57,8 @@ int load_filters(const Command& command) noexcept
     for (std::size_t i = 0; i < command.filter_count; ++i) {
         sock_fprog program{};
         program.len = static_cast<unsigned short>(command.filters[i].count);
-        program.filter = static_cast<sock_filter*>(
-            const_cast<void*>(command.filters[i].instructions));
+        program.filter =
+            static_cast<sock_filter*>(const_cast<void*>(command.filters[i].instructions));
         const int rc = raw::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER,
                                   reinterpret_cast<unsigned long>(&program));
         if (rc < 0)

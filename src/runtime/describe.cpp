@@ -33,9 +33,15 @@ std::string pair(const char* source, const char* target)
 bool destination_words(Site site, const char* target, const std::string& detail, Words& words)
 {
     switch (site) {
-    case Site::parents: words = {"Can't mkdir parents for", target, {}, {}}; return true;
-    case Site::make: words = {"Can't mkdir", target, {}, {}}; return true;
-    case Site::create: words = {"Can't create file at", target, {}, {}}; return true;
+    case Site::parents:
+        words = {"Can't mkdir parents for", target, {}, {}};
+        return true;
+    case Site::make:
+        words = {"Can't mkdir", target, {}, {}};
+        return true;
+    case Site::create:
+        words = {"Can't create file at", target, {}, {}};
+        return true;
     case Site::dangling:
         words = {"Can't create", target,
                  "the path goes through a symbolic link that leads nowhere inside: " + detail,
@@ -45,19 +51,22 @@ bool destination_words(Site site, const char* target, const std::string& detail,
         words = {"Can't mount on", target, "the mount point is a symbolic link",
                  "name the folder itself"};
         return true;
-    default: return false;
+    default:
+        return false;
     }
 }
 
 Words bind_words(const std::string& object, Site site, int err)
 {
     if (site == Site::restrict_mount)
-        return {"Can't bind mount", object,
-                std::string{"Unable to apply mount flags: "} + ::strerrordesc_np(err), {}};
+        return {"Can't bind mount",
+                object,
+                std::string{"Unable to apply mount flags: "} + ::strerrordesc_np(err),
+                {}};
     return {"Can't bind mount", object,
-            err == ENOSPC ? "the limit on the number of mounts is exceeded (ENOSPC)"
-                          : std::string{"Unable to mount source on destination: "} +
-                                ::strerrordesc_np(err),
+            err == ENOSPC
+                ? "the limit on the number of mounts is exceeded (ENOSPC)"
+                : std::string{"Unable to mount source on destination: "} + ::strerrordesc_np(err),
             diagnose_mount(err)};
 }
 
@@ -87,7 +96,9 @@ struct Teller {
     Words operator()(const RestoreUmask&) const { return {"umask", {}, {}, {}}; }
     Words operator()(const SetHostname& s) const
     {
-        return {"Can't set hostname to", s.name, {},
+        return {"Can't set hostname to",
+                s.name,
+                {},
                 err == EINVAL ? "a hostname has at most 64 bytes" : ""};
     }
     Words operator()(const ChangeDirectory& s) const
@@ -97,7 +108,9 @@ struct Teller {
         if (s.wanted == nullptr)
             return {"Can't chdir to", "/", {}, {}};
         return {s.wanted[0] == '\0' ? Literal{"Can't chdir to "} : Literal{"Can't chdir to"},
-                s.wanted, {}, {}};
+                s.wanted,
+                {},
+                {}};
     }
     Words operator()(const NewSession&) const { return {"setsid", {}, {}, {}}; }
     Words operator()(const LockFile& s) const
@@ -106,8 +119,14 @@ struct Teller {
             return {"Unable to open lock file", s.path, {}, {}};
         return {"Unable to lock file", s.path, {}, {}};
     }
-    Words operator()(const AwaitRelease&) const { return {"Can't read the block descriptor", {}, {}, {}}; }
-    Words operator()(const SetLabel& s) const { return {"Can't set SELinux label", s.label, {}, {}}; }
+    Words operator()(const AwaitRelease&) const
+    {
+        return {"Can't read the block descriptor", {}, {}, {}};
+    }
+    Words operator()(const SetLabel& s) const
+    {
+        return {"Can't set SELinux label", s.label, {}, {}};
+    }
 
     Words operator()(const ns::DropBounding&) const
     {
@@ -123,7 +142,9 @@ struct Teller {
     }
     Words operator()(const ns::RequireIdMap&) const
     {
-        return {"setting up uid map", {}, {},
+        return {"setting up uid map",
+                {},
+                {},
                 "whoever holds the other end of --userns-block-fd has to write the maps first"};
     }
     Words operator()(const ns::TakeIds& s) const
@@ -138,12 +159,16 @@ struct Teller {
     }
     Words operator()(const ns::LimitUserNamespaces&) const
     {
-        return {"cannot write to /proc/sys/user/max_user_namespaces", {}, {},
+        return {"cannot write to /proc/sys/user/max_user_namespaces",
+                {},
+                {},
                 err == EROFS ? "/proc/sys is read-only here" : ""};
     }
     Words operator()(const ns::NewUserNamespace&) const
     {
-        return {"Creating the second user namespace failed", {}, {},
+        return {"Creating the second user namespace failed",
+                {},
+                {},
                 diagnose_clone(CLONE_NEWUSER, err)};
     }
     Words operator()(const ns::RefuseUserNamespaces&) const
@@ -152,22 +177,26 @@ struct Teller {
     }
     Words operator()(const ns::SetCapabilities&) const
     {
-        return {site == Site::ambient ? Literal{"Adding ambient capability"}
-                                      : Literal{"capset"},
-                {}, {}, {}};
+        return {site == Site::ambient ? Literal{"Adding ambient capability"} : Literal{"capset"},
+                {},
+                {},
+                {}};
     }
     Words operator()(const net::LoopbackUp&) const
     {
         if (site == Site::source)
             return {"loopback: Failed to create a socket", {}, {}, {}};
-        return {"loopback: Failed RTM_NEWLINK", {}, {},
+        return {"loopback: Failed RTM_NEWLINK",
+                {},
+                {},
                 err == EPERM ? diagnose_apparmor() : std::string{}};
     }
 
     Words operator()(const mount::OpenHost&) const
     {
         if (site == Site::not_proc)
-            return {"Can't open /proc", {},
+            return {"Can't open /proc",
+                    {},
                     err == ENOTDIR ? "what is mounted there is no procfs" : "",
                     "mount one with: mount -t proc proc /proc"};
         return {"Failed to make / slave", {}, {}, diagnose_mount(err)};
@@ -185,7 +214,9 @@ struct Teller {
     {
         if (site == Site::step)
             return mount_words("Failed to mount tmpfs", "", err);
-        return {"Creating newroot failed", {}, {},
+        return {"Creating newroot failed",
+                {},
+                {},
                 err == EOVERFLOW ? "this process's user id is not mapped in its user namespace"
                                  : ""};
     }
@@ -209,8 +240,10 @@ struct Teller {
         if (site == Site::source_stat)
             return {"Can't stat fd", std::to_string(s.fd), {}, {}};
         if (site == Site::source_race)
-            return {"Race condition binding dirfd", {},
-                    "the path of the descriptor leads to another file by now", {}};
+            return {"Race condition binding dirfd",
+                    {},
+                    "the path of the descriptor leads to another file by now",
+                    {}};
         if (site == Site::source)
             return {"Can't find source path", source, {}, {}};
         return bind_words(pair(source.c_str(), s.target), site, err);
@@ -222,8 +255,10 @@ struct Teller {
                     "Unable to find \"" + std::string{s.target} + "\" in mount table",
                     "only the root of a mount can be made read-only"};
         if (site == Site::resolve)
-            return {"Can't remount readonly on", s.target,
-                    std::string{"realpath(destination): "} + ::strerrordesc_np(err), {}};
+            return {"Can't remount readonly on",
+                    s.target,
+                    std::string{"realpath(destination): "} + ::strerrordesc_np(err),
+                    {}};
         return {"Can't remount readonly on", s.target, {}, {}};
     }
     Words operator()(const mount::MountProc& s) const
@@ -301,7 +336,8 @@ struct Teller {
         if (site == Site::exists_other)
             return {op, s.target, "destination exists and is not a symlink", {}};
         if (site == Site::exists_unreadable)
-            return {op, s.target,
+            return {op,
+                    s.target,
                     std::string{"unable to read existing destination: "} + ::strerrordesc_np(err),
                     {}};
         return with_read_only_hint({op, s.target, {}, {}}, s.target);
@@ -446,11 +482,19 @@ Error early_words(const Plan& plan, const Message& message)
     switch (message.step) {
     case joining_user:
         if (err == EINVAL)
-            return {err, "Joining the specified user namespace failed, it might not be a descendant of the current user namespace", {}, {}, {}};
+            return {err,
+                    "Joining the specified user namespace failed, it might not be a descendant of "
+                    "the current user namespace",
+                    {},
+                    {},
+                    {}};
         return {err, "Joining specified user namespace failed", {}, {}, {}};
-    case joining_pid: return {err, "Setting pidns failed", {}, {}, {}};
-    case cloning: return describe_clone_failure(plan, err);
-    default: return {err, "Can't start the command", {}, {}, {}};
+    case joining_pid:
+        return {err, "Setting pidns failed", {}, {}, {}};
+    case cloning:
+        return describe_clone_failure(plan, err);
+    default:
+        return {err, "Can't start the command", {}, {}, {}};
     }
 }
 
@@ -474,15 +518,23 @@ Error describe_failure(const Plan& plan, const Message& message, const std::stri
     switch (message.kind) {
     case Tell::exec_failed:
         // An empty name is shown as such: "execvp : No such file or directory".
-        return {err, plan.argv_name.empty() ? Literal{"execvp "} : Literal{"execvp"},
-                plan.argv_name, {}, {}};
+        return {err,
+                plan.argv_name.empty() ? Literal{"execvp "} : Literal{"execvp"},
+                plan.argv_name,
+                {},
+                {}};
     case Tell::filter_failed:
         if (err == EINVAL)
-            return {0, "Unable to set up system call filtering as requested: prctl(PR_SET_SECCOMP) reported EINVAL",
-                    {}, {},
-                    "the program may be invalid, or the kernel is built without CONFIG_SECCOMP_FILTER"};
+            return {
+                0,
+                "Unable to set up system call filtering as requested: prctl(PR_SET_SECCOMP) "
+                "reported EINVAL",
+                {},
+                {},
+                "the program may be invalid, or the kernel is built without CONFIG_SECCOMP_FILTER"};
         return {err, "prctl(PR_SET_SECCOMP)", {}, {}, {}};
-    default: break;
+    default:
+        break;
     }
     if (message.kind != Tell::step_failed || message.step < 0 ||
         static_cast<std::size_t>(message.step) >= plan.steps.size())

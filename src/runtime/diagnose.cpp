@@ -163,7 +163,8 @@ std::string diagnose_covered_proc()
     });
     if (which.empty())
         return {};
-    return which + " is covered or restricted here, for which the kernel refuses a new "
+    return which +
+           " is covered or restricted here, for which the kernel refuses a new "
            "procfs: in Docker use --security-opt systempaths=unconfined, in Podman "
            "--security-opt unmask=ALL, in Kubernetes procMount: Unmasked, or bind the /proc "
            "that is there with --ro-bind /proc /proc";
@@ -254,11 +255,16 @@ std::string diagnose_id_map(int err)
 std::string diagnose_resources(int err)
 {
     switch (err) {
-    case EMFILE: return "this process has too many open descriptors: see ulimit -n";
-    case ENFILE: return "the system has too many open files: see /proc/sys/fs/file-max";
-    case EAGAIN: return "the limit on processes ran out: see ulimit -u and the pids controller";
-    case ENOMEM: return "there is not enough memory, or a limit on it ran out";
-    default: return {};
+    case EMFILE:
+        return "this process has too many open descriptors: see ulimit -n";
+    case ENFILE:
+        return "the system has too many open files: see /proc/sys/fs/file-max";
+    case EAGAIN:
+        return "the limit on processes ran out: see ulimit -u and the pids controller";
+    case ENOMEM:
+        return "there is not enough memory, or a limit on it ran out";
+    default:
+        return {};
     }
 }
 

@@ -14,8 +14,7 @@ bool is_variable(const std::string& entry, const std::string& name)
 
 void remove(std::vector<std::string>& environment, const std::string& name)
 {
-    std::erase_if(environment,
-                  [&](const std::string& entry) { return is_variable(entry, name); });
+    std::erase_if(environment, [&](const std::string& entry) { return is_variable(entry, name); });
 }
 
 void set(std::vector<std::string>& environment, const EnvironmentEdit& edit)
@@ -38,9 +37,15 @@ std::vector<std::string> edit_environment(const std::vector<std::string>& enviro
     std::vector<std::string> result = environment;
     for (const EnvironmentEdit& edit : edits) {
         switch (edit.kind) {
-        case EnvironmentEdit::Kind::set: set(result, edit); break;
-        case EnvironmentEdit::Kind::unset: remove(result, edit.name); break;
-        case EnvironmentEdit::Kind::clear: result.clear(); break;
+        case EnvironmentEdit::Kind::set:
+            set(result, edit);
+            break;
+        case EnvironmentEdit::Kind::unset:
+            remove(result, edit.name);
+            break;
+        case EnvironmentEdit::Kind::clear:
+            result.clear();
+            break;
         }
     }
     remove(result, "PWD");

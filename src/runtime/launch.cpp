@@ -136,8 +136,8 @@ void joiner_entry(void* argument) noexcept
 /// folders above have to be searchable by their mode bits.
 bool reachable_without_privilege(const EarlyTree& early)
 {
-    const std::string name = early.fd >= 0 ? "/proc/self/fd/" + std::to_string(early.fd)
-                                           : std::string{early.source};
+    const std::string name =
+        early.fd >= 0 ? "/proc/self/fd/" + std::to_string(early.fd) : std::string{early.source};
     const std::unique_ptr<char, void (*)(void*)> real{::realpath(name.c_str(), nullptr), std::free};
     if (real == nullptr)
         return true;
@@ -319,7 +319,8 @@ private:
         int pidfd = -1;
         const bool share = plan_.share_memory;
         CloneRequest request{};
-        request.flags = (joins() ? 0 : plan_.clone_flags & ~plan_.late_flags) | (share ? std::uint64_t{CLONE_VM} : 0);
+        request.flags = (joins() ? 0 : plan_.clone_flags & ~plan_.late_flags) |
+                        (share ? std::uint64_t{CLONE_VM} : 0);
         if (plan_.has_clone3)
             request.flags |= CLONE_CLEAR_SIGHAND;
         request.stack = share ? stack_->get() : nullptr;
@@ -329,8 +330,7 @@ private:
         const long pid = clone_child(request, joins() ? joiner_entry : child_entry, &program_);
         theirs_.reset();
         if (pid < 0)
-            return tl::make_unexpected(
-                describe_clone_failure(plan_, static_cast<int>(-pid)));
+            return tl::make_unexpected(describe_clone_failure(plan_, static_cast<int>(-pid)));
         pid_ = static_cast<pid_t>(pid);
         child_.follow(Fd{pidfd});
         return {};
@@ -398,8 +398,7 @@ private:
         Error error{0, "The sandbox's set-up ended early", {}, {}, {}};
         if (info.si_code == CLD_KILLED || info.si_code == CLD_DUMPED) {
             error.signal = info.si_status;
-            error.reason = std::string{"it was ended by signal "} +
-                           ::sigabbrev_np(info.si_status);
+            error.reason = std::string{"it was ended by signal "} + ::sigabbrev_np(info.si_status);
         }
         return tl::make_unexpected(std::move(error));
     }

@@ -10,11 +10,11 @@ namespace nsbox::runtime {
 
 /// A sandbox whose command is being executed.
 struct Running {
-    pid_t pid = -1;   ///< The direct child, as this process's pid namespace numbers it.
+    pid_t pid = -1;  ///< The direct child, as this process's pid namespace numbers it.
     sys::Fd pidfd;
-    sys::Fd channel;  ///< From init; invalid where the child is the command itself.
+    sys::Fd channel;             ///< From init; invalid where the child is the command itself.
     std::vector<sys::Fd> locks;  ///< On folders that no other sandbox may use meanwhile.
-    bool joined = false;  ///< It lives in a pid namespace that is not of its making.
+    bool joined = false;         ///< It lives in a pid namespace that is not of its making.
 };
 
 /// Carries the plan out: clone3, the rendezvous, and waiting until the command is executed or

@@ -14,16 +14,16 @@ using sys::Host;
 
 /// What several rules need to know.
 struct Decisions {
-    bool is_root = false;        ///< Real and effective uid 0.
-    bool own_user = false;       ///< A new user namespace, which we map unless someone else does.
+    bool is_root = false;   ///< Real and effective uid 0.
+    bool own_user = false;  ///< A new user namespace, which we map unless someone else does.
     bool maps_itself = false;
-    bool second_user = false;    ///< A further one, to have other ids than those of set-up...
-    bool lock_mounts = false;    ///< ...or to lock what is mounted.
-    std::uint32_t uid = 0;       ///< What the command is to see.
+    bool second_user = false;  ///< A further one, to have other ids than those of set-up...
+    bool lock_mounts = false;  ///< ...or to lock what is mounted.
+    std::uint32_t uid = 0;     ///< What the command is to see.
     std::uint32_t gid = 0;
-    std::uint32_t first_uid = 0; ///< What set-up sees.
+    std::uint32_t first_uid = 0;  ///< What set-up sees.
     std::uint32_t first_gid = 0;
-    std::uint64_t target = 0;    ///< Capabilities of the command.
+    std::uint64_t target = 0;  ///< Capabilities of the command.
     bool edited_capabilities = false;
 };
 
@@ -63,10 +63,18 @@ std::uint64_t edit_capabilities(const Spec& spec, const Host& host, std::uint64_
     for (const CapabilityEdit& edit : spec.capabilities) {
         const std::uint64_t bit = std::uint64_t{1} << (edit.number & 63);
         switch (edit.kind) {
-        case CapabilityEdit::Kind::add: set |= bit; break;
-        case CapabilityEdit::Kind::drop: set &= ~bit; break;
-        case CapabilityEdit::Kind::add_all: set |= host.all_capabilities; break;
-        case CapabilityEdit::Kind::drop_all: set = 0; break;
+        case CapabilityEdit::Kind::add:
+            set |= bit;
+            break;
+        case CapabilityEdit::Kind::drop:
+            set &= ~bit;
+            break;
+        case CapabilityEdit::Kind::add_all:
+            set |= host.all_capabilities;
+            break;
+        case CapabilityEdit::Kind::drop_all:
+            set = 0;
+            break;
         }
     }
     return set;
@@ -126,8 +134,8 @@ Result<Decisions> decide(const Spec& spec, const Host& host)
     decisions.target =
         edit_capabilities(spec, host, decisions.is_root ? host.effective_capabilities : 0);
     // Someone who keeps CAP_SYS_ADMIN could lift the covers of /proc, or mount another one.
-    decisions.lock_mounts = decisions.maps_itself && host.owns_kernel_settings &&
-                            has<Proc>(spec) && (decisions.target >> cap_sys_admin & 1) != 0;
+    decisions.lock_mounts = decisions.maps_itself && host.owns_kernel_settings && has<Proc>(spec) &&
+                            (decisions.target >> cap_sys_admin & 1) != 0;
     // devpts can be mounted only where id 0 is mapped.
     const bool as_zero = decisions.maps_itself && has<Dev>(spec);
     decisions.first_uid = as_zero ? 0 : decisions.uid;
@@ -212,8 +220,8 @@ void plan_identity(const Spec& spec, const Host& host, const Decisions& decision
     if ((decisions.own_user && !decisions.second_user) || ns.join_user)
         plan.steps.emplace_back(ns::DropBounding{decisions.target});
     if (ns.join_user && (spec.uid || spec.gid))
-        plan.steps.emplace_back(ns::TakeIds{spec.uid.has_value(), spec.gid.has_value(),
-                                            decisions.uid, decisions.gid});
+        plan.steps.emplace_back(
+            ns::TakeIds{spec.uid.has_value(), spec.gid.has_value(), decisions.uid, decisions.gid});
     // The order of the two is free; bwrap brings loopback up first, and reports it first.
     if ((plan.clone_flags & CLONE_NEWNET) != 0)
         (decisions.lock_mounts ? plan.late_steps : plan.steps).emplace_back(net::LoopbackUp{});
@@ -348,8 +356,8 @@ Result<Plan> plan(const Spec& spec, const Host& host)
     // In the pid namespace that is joined someone hostile may be waiting, and a change of ids
     // in shared memory would change the caller's "dumpable" attribute: both take a copy.
     plan.share_memory = host.dumpable && plan.join_user < 0 && plan.join_pid < 0;
-    plan.needs_init = !spec.command_is_pid_1 && (plan.own_pid || !spec.lock_files.empty() ||
-                                                 !spec.sync_descriptors.empty());
+    plan.needs_init = !spec.command_is_pid_1 &&
+                      (plan.own_pid || !spec.lock_files.empty() || !spec.sync_descriptors.empty());
     plan_descriptors(spec, plan);
     if (!plan.share_memory && host.dumpable == false && plan.join_user < 0)
         plan.steps.emplace_back(MakeDumpable{});
@@ -364,11 +372,12 @@ Result<Plan> plan(const Spec& spec, const Host& host)
     plan.steps.emplace_back(ClearUmask{});
     if (spec.file_label)
         plan.steps.emplace_back(SetLabel{"fscreate", plan.keep(*spec.file_label)});
-    TRY(plan_operations(spec, OperationContext{host, plan.own_pid || plan.join_pid >= 0,
-                                               decisions.is_root && own_user,
-                                               host.owns_kernel_settings || plan.join_user >= 0 ||
-                                                   spec.user_map_descriptor.has_value(),
-                                               decisions.lock_mounts},
+    TRY(plan_operations(spec,
+                        OperationContext{host, plan.own_pid || plan.join_pid >= 0,
+                                         decisions.is_root && own_user,
+                                         host.owns_kernel_settings || plan.join_user >= 0 ||
+                                             spec.user_map_descriptor.has_value(),
+                                         decisions.lock_mounts},
                         plan));
     plan.steps.emplace_back(mount::EnterRoot{});
     plan_final_identity(spec, decisions, plan);
@@ -392,9 +401,8 @@ sys::Host host_for(const Spec& spec)
         sys::probe_terminal(host);
     if (has<Proc>(spec))
         sys::probe_kernel_settings(host);
-    if (std::any_of(spec.capabilities.begin(), spec.capabilities.end(), [](const auto& edit) {
-            return edit.kind == CapabilityEdit::Kind::add_all;
-        }))
+    if (std::any_of(spec.capabilities.begin(), spec.capabilities.end(),
+                    [](const auto& edit) { return edit.kind == CapabilityEdit::Kind::add_all; }))
         sys::probe_capabilities(host);
     return host;
 }

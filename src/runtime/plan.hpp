@@ -19,7 +19,7 @@ struct EarlyTree {
     const char* source;  ///< A path, unless...
     int fd;              ///< ...this is an open file.
     std::uint64_t attributes;
-    std::size_t step;    ///< The bind that uses it.
+    std::size_t step;  ///< The bind that uses it.
 };
 
 /// What launch() is to do: owns every string that the steps point at. Move-only; the pointers
@@ -32,10 +32,10 @@ struct Plan {
     Plan& operator=(const Plan&) = delete;
     ~Plan() = default;
 
-    std::uint64_t clone_flags = 0;  ///< CLONE_NEW* of the sandbox...
-    std::uint64_t late_flags = 0;   ///< ...and which of them are made when the tree stands.
+    std::uint64_t clone_flags = 0;      ///< CLONE_NEW* of the sandbox...
+    std::uint64_t late_flags = 0;       ///< ...and which of them are made when the tree stands.
     std::vector<ChildStep> late_steps;  ///< What has to wait for those.
-    bool share_memory = true;       ///< The child may run in the caller's memory until exec.
+    bool share_memory = true;           ///< The child may run in the caller's memory until exec.
     bool needs_init = false;
     bool needs_supervisor = false;  ///< The child waits for the parent's word.
     int join_user = -1;

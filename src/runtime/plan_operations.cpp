@@ -41,8 +41,7 @@ class Planner {
 public:
     Planner(const Spec& spec, const OperationContext& context, Plan& plan)
         : spec_(spec), context_(context), plan_(plan)
-    {
-    }
+    {}
 
     Result<> run()
     {
@@ -96,8 +95,7 @@ private:
         bool writable = false;
         for (const Operation& operation : spec_.operations) {
             if (const auto* bind = std::get_if<Bind>(&operation); bind != nullptr && writable)
-                step(mount::CheckSource{keep(bind->source),
-                                        bind->if_missing == IfMissing::skip});
+                step(mount::CheckSource{keep(bind->source), bind->if_missing == IfMissing::skip});
             if (const auto* bind = std::get_if<BindDescriptor>(&operation))
                 step(mount::CheckDescriptor{bind->source});
             if (const auto* overlay = std::get_if<Overlay>(&operation))
@@ -143,8 +141,7 @@ private:
         tree.may_be_missing = op.if_missing == IfMissing::skip;
         tree.tolerate_submounts = spec_.tolerate_failed_submounts;
         if (context_.loses_privilege && context_.host.has_mount_api)
-            plan_.early_trees.push_back(
-                {tree.source, -1, tree.attributes, plan_.steps.size()});
+            plan_.early_trees.push_back({tree.source, -1, tree.attributes, plan_.steps.size()});
         step(tree);
         return {};
     }

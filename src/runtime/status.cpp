@@ -81,8 +81,8 @@ Result<> report_to(int fd, const std::string& text)
 Result<> write_info(int fd, pid_t child, std::uint64_t new_namespaces,
                     const NamespaceReport& report)
 {
-    return report_to(fd, join(members(child, new_namespaces, report), "{\n    ", ",\n    ",
-                              "\n}\n"));
+    return report_to(fd,
+                     join(members(child, new_namespaces, report), "{\n    ", ",\n    ", "\n}\n"));
 }
 
 Result<> write_status(int fd, pid_t child, std::uint64_t new_namespaces,

@@ -80,15 +80,16 @@ int run(const SetLabel& step, sys::ChildState& state) noexcept;
 
 /// Everything that the child may do, as data.
 using ChildStep =
-    std::variant<CloseOnExec, CloseNow, WaitForSupervisor, MakeDumpable, ClearUmask, RestoreUmask, SetHostname,
-                 ChangeDirectory, NewSession, LockFile, AwaitRelease, SetLabel, ns::DropBounding,
-                 ns::WriteIdMaps, ns::RequireIdMap, ns::TakeIds, ns::JoinUserNamespace, ns::LimitUserNamespaces,
-                 ns::NewUserNamespace, ns::RefuseUserNamespaces, ns::SetCapabilities,
-                 net::LoopbackUp, mount::OpenHost, mount::CheckSource, mount::CheckDescriptor,
-                 mount::MakeStore, mount::MakeRoot, mount::BindTree, mount::BindOpenFile, mount::MakeReadOnly,
-                 mount::MountProc, mount::MountDev, mount::MountTmpfs, mount::MountMqueue,
-                 mount::MakeDirectory, mount::WriteFile, mount::BindContents, mount::MakeSymlink,
-                 mount::ChangeMode, mount::MountOverlay, mount::EnterRoot>;
+    std::variant<CloseOnExec, CloseNow, WaitForSupervisor, MakeDumpable, ClearUmask, RestoreUmask,
+                 SetHostname, ChangeDirectory, NewSession, LockFile, AwaitRelease, SetLabel,
+                 ns::DropBounding, ns::WriteIdMaps, ns::RequireIdMap, ns::TakeIds,
+                 ns::JoinUserNamespace, ns::LimitUserNamespaces, ns::NewUserNamespace,
+                 ns::RefuseUserNamespaces, ns::SetCapabilities, net::LoopbackUp, mount::OpenHost,
+                 mount::CheckSource, mount::CheckDescriptor, mount::MakeStore, mount::MakeRoot,
+                 mount::BindTree, mount::BindOpenFile, mount::MakeReadOnly, mount::MountProc,
+                 mount::MountDev, mount::MountTmpfs, mount::MountMqueue, mount::MakeDirectory,
+                 mount::WriteFile, mount::BindContents, mount::MakeSymlink, mount::ChangeMode,
+                 mount::MountOverlay, mount::EnterRoot>;
 
 // The child only borrows: if a step could own memory, destroying or copying it after clone3
 // could reach the allocator.

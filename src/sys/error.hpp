@@ -36,10 +36,10 @@ T take(tl::expected<T, Error>&& result)
 
 /// Unwraps a Result or returns its Error to the caller. Never use it in code that runs after
 /// clone3: a return there would climb into the parent's frames.
-#define TRY(...)                                                                                   \
-    __extension__({                                                                                \
-        auto&& try_result_ = (__VA_ARGS__);                                                        \
-        if (!try_result_) [[unlikely]]                                                             \
-            return ::tl::make_unexpected(std::move(try_result_).error());                          \
-        ::nsbox::detail::take(std::move(try_result_));                                             \
+#define TRY(...)                                                          \
+    __extension__({                                                       \
+        auto&& try_result_ = (__VA_ARGS__);                               \
+        if (!try_result_) [[unlikely]]                                    \
+            return ::tl::make_unexpected(std::move(try_result_).error()); \
+        ::nsbox::detail::take(std::move(try_result_));                    \
     })

@@ -22,14 +22,14 @@ struct Host {
     bool has_mount_api = true;  ///< For this process; needs CAP_SYS_ADMIN. Linux 5.12.
 
     bool owns_kernel_settings = false;  ///< Its user is the one that may write /proc/sys.
-    bool dumpable = true;              ///< This process's /proc files are its user's.
-    bool user_namespaces = true;       ///< Nothing says that they are disabled.
-    bool cgroup_namespaces = true;     ///< Linux 4.6.
+    bool dumpable = true;               ///< This process's /proc files are its user's.
+    bool user_namespaces = true;        ///< Nothing says that they are disabled.
+    bool cgroup_namespaces = true;      ///< Linux 4.6.
 
-    std::vector<std::string> environment;     ///< NAME=value.
-    std::string logical_directory;            ///< $PWD, where it is the working directory.
-    std::string physical_directory;           ///< Empty if it has no path.
-    std::optional<std::string> terminal;      ///< The path of the terminal on stdout.
+    std::vector<std::string> environment;  ///< NAME=value.
+    std::string logical_directory;         ///< $PWD, where it is the working directory.
+    std::string physical_directory;        ///< Empty if it has no path.
+    std::optional<std::string> terminal;   ///< The path of the terminal on stdout.
 };
 
 /// Asks the kernel. Never fails: what cannot be found out is taken to be missing.

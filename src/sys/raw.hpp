@@ -198,8 +198,8 @@ inline int open_tree(int dir, const char* path, unsigned flags) noexcept
 }
 inline int move_mount(int from, int to_dir, const char* to_path, unsigned flags) noexcept
 {
-    return static_cast<int>(call(SYS_move_mount, from, "", to_dir, to_path,
-                                 flags | MOVE_MOUNT_F_EMPTY_PATH));
+    return static_cast<int>(
+        call(SYS_move_mount, from, "", to_dir, to_path, flags | MOVE_MOUNT_F_EMPTY_PATH));
 }
 inline int mount_setattr_at(int dir, const char* path, unsigned flags, std::uint64_t set,
                             std::uint64_t propagation = 0) noexcept
@@ -354,37 +354,35 @@ inline long clone3(clone_args* arguments, ChildFunction function, void* argument
 #if defined(__x86_64__)
     register ChildFunction r12 __asm__("r12") = function;
     register void* r13 __asm__("r13") = argument;
-    __asm__ volatile(
-        "syscall\n\t"
-        "test %%rax, %%rax\n\t"
-        "jnz 1f\n\t"
-        "xor %%ebp, %%ebp\n\t"
-        "mov %[argument], %%rdi\n\t"
-        "and $-16, %%rsp\n\t"
-        "call *%[function]\n\t"
-        "ud2\n"
-        "1:"
-        : "=a"(result)
-        : "a"(SYS_clone3), "D"(arguments), "S"(sizeof *arguments), [function] "r"(r12),
-          [argument] "r"(r13)
-        : "rcx", "r11", "memory");
+    __asm__ volatile("syscall\n\t"
+                     "test %%rax, %%rax\n\t"
+                     "jnz 1f\n\t"
+                     "xor %%ebp, %%ebp\n\t"
+                     "mov %[argument], %%rdi\n\t"
+                     "and $-16, %%rsp\n\t"
+                     "call *%[function]\n\t"
+                     "ud2\n"
+                     "1:"
+                     : "=a"(result)
+                     : "a"(SYS_clone3), "D"(arguments),
+                       "S"(sizeof *arguments), [function] "r"(r12), [argument] "r"(r13)
+                     : "rcx", "r11", "memory");
 #else
     register long x8 __asm__("x8") = SYS_clone3;
     register long x0 __asm__("x0") = reinterpret_cast<long>(arguments);
     register long x1 __asm__("x1") = sizeof *arguments;
     register ChildFunction x19 __asm__("x19") = function;
     register void* x20 __asm__("x20") = argument;
-    __asm__ volatile(
-        "svc 0\n\t"
-        "cbnz x0, 1f\n\t"
-        "mov x29, xzr\n\t"
-        "mov x0, %[argument]\n\t"
-        "blr %[function]\n\t"
-        "brk 0\n"
-        "1:"
-        : "+r"(x0)
-        : "r"(x8), "r"(x1), [function] "r"(x19), [argument] "r"(x20)
-        : "x30", "memory");
+    __asm__ volatile("svc 0\n\t"
+                     "cbnz x0, 1f\n\t"
+                     "mov x29, xzr\n\t"
+                     "mov x0, %[argument]\n\t"
+                     "blr %[function]\n\t"
+                     "brk 0\n"
+                     "1:"
+                     : "+r"(x0)
+                     : "r"(x8), "r"(x1), [function] "r"(x19), [argument] "r"(x20)
+                     : "x30", "memory");
     result = x0;
 #endif
     return result;
@@ -402,20 +400,19 @@ inline long clone(unsigned long flags, void* stack_top, int* pidfd, ChildFunctio
     register long r8 __asm__("r8") = 0;
     register ChildFunction r12 __asm__("r12") = function;
     register void* r13 __asm__("r13") = argument;
-    __asm__ volatile(
-        "syscall\n\t"
-        "test %%rax, %%rax\n\t"
-        "jnz 1f\n\t"
-        "xor %%ebp, %%ebp\n\t"
-        "mov %[argument], %%rdi\n\t"
-        "and $-16, %%rsp\n\t"
-        "call *%[function]\n\t"
-        "ud2\n"
-        "1:"
-        : "=a"(result)
-        : "a"(SYS_clone), "D"(flags), "S"(stack_top), "d"(pidfd), "r"(r10), "r"(r8),
-          [function] "r"(r12), [argument] "r"(r13)
-        : "rcx", "r11", "memory");
+    __asm__ volatile("syscall\n\t"
+                     "test %%rax, %%rax\n\t"
+                     "jnz 1f\n\t"
+                     "xor %%ebp, %%ebp\n\t"
+                     "mov %[argument], %%rdi\n\t"
+                     "and $-16, %%rsp\n\t"
+                     "call *%[function]\n\t"
+                     "ud2\n"
+                     "1:"
+                     : "=a"(result)
+                     : "a"(SYS_clone), "D"(flags), "S"(stack_top), "d"(pidfd), "r"(r10),
+                       "r"(r8), [function] "r"(r12), [argument] "r"(r13)
+                     : "rcx", "r11", "memory");
 #else
     register long x8 __asm__("x8") = SYS_clone;
     register long x0 __asm__("x0") = static_cast<long>(flags);
@@ -425,18 +422,17 @@ inline long clone(unsigned long flags, void* stack_top, int* pidfd, ChildFunctio
     register long x4 __asm__("x4") = 0;
     register ChildFunction x19 __asm__("x19") = function;
     register void* x20 __asm__("x20") = argument;
-    __asm__ volatile(
-        "svc 0\n\t"
-        "cbnz x0, 1f\n\t"
-        "mov x29, xzr\n\t"
-        "mov x0, %[argument]\n\t"
-        "blr %[function]\n\t"
-        "brk 0\n"
-        "1:"
-        : "+r"(x0)
-        : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), [function] "r"(x19),
-          [argument] "r"(x20)
-        : "x30", "memory");
+    __asm__ volatile("svc 0\n\t"
+                     "cbnz x0, 1f\n\t"
+                     "mov x29, xzr\n\t"
+                     "mov x0, %[argument]\n\t"
+                     "blr %[function]\n\t"
+                     "brk 0\n"
+                     "1:"
+                     : "+r"(x0)
+                     : "r"(x8), "r"(x1), "r"(x2), "r"(x3),
+                       "r"(x4), [function] "r"(x19), [argument] "r"(x20)
+                     : "x30", "memory");
     result = x0;
 #endif
     return result;

@@ -53,8 +53,8 @@ PacketHeader* map_packet(int fd)
     struct ::stat status;
     if (raw::fstat(fd, &status) < 0)
         return nullptr;
-    const long rc = raw::call(SYS_mmap, nullptr, status.st_size, PROT_READ | PROT_WRITE,
-                              MAP_PRIVATE, fd, 0);
+    const long rc =
+        raw::call(SYS_mmap, nullptr, status.st_size, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
     raw::close(fd);
     if (rc < 0 && rc > -4096)
         return nullptr;
@@ -85,7 +85,8 @@ Command unpack(PacketHeader* packet)
     // A filter is a pair (offset, count) in the packet and (pointer, count) in memory.
     auto* const filters = reinterpret_cast<std::uint64_t*>(base + packet->filters);
     for (std::uint32_t i = 0; i < packet->filter_count; ++i)
-        filters[std::size_t{2} * i] = reinterpret_cast<std::uint64_t>(base + filters[std::size_t{2} * i]);
+        filters[std::size_t{2} * i] =
+            reinterpret_cast<std::uint64_t>(base + filters[std::size_t{2} * i]);
     command.filters = reinterpret_cast<const Filter*>(filters);
     command.filter_count = packet->filter_count;
     command.ambient = packet->ambient;
@@ -123,8 +124,8 @@ void tell(int channel, Tell kind, int value, int step = -5)
 /// Closes what neither init nor the supervisor needs: the command has its copies by now.
 void close_others(const PacketHeader* packet)
 {
-    const auto* const keep = reinterpret_cast<const std::int32_t*>(
-        reinterpret_cast<const char*>(packet) + packet->keep);
+    const auto* const keep =
+        reinterpret_cast<const std::int32_t*>(reinterpret_cast<const char*>(packet) + packet->keep);
     unsigned first = 3;
     for (;;) {
         unsigned next = ~0U;
@@ -204,8 +205,8 @@ bool supervisor_is_gone(int channel)
 
 int keep_from_command(const PacketHeader* packet)
 {
-    const auto* const keep = reinterpret_cast<const std::int32_t*>(
-        reinterpret_cast<const char*>(packet) + packet->keep);
+    const auto* const keep =
+        reinterpret_cast<const std::int32_t*>(reinterpret_cast<const char*>(packet) + packet->keep);
     int rc = raw::fcntl(packet->channel, F_SETFD, FD_CLOEXEC);
     if (rc >= 0 && packet->program >= 0)
         rc = raw::fcntl(packet->program, F_SETFD, FD_CLOEXEC);
@@ -242,9 +243,8 @@ int keep_from_command(const PacketHeader* packet)
         stop(channel, rc);
     Start start;
     start.command = unpack(packet);
-    const long command =
-        raw::clone(CLONE_VM | CLONE_VFORK | SIGCHLD, command_stack + stack_size, nullptr,
-                   run_command, &start);
+    const long command = raw::clone(CLONE_VM | CLONE_VFORK | SIGCHLD, command_stack + stack_size,
+                                    nullptr, run_command, &start);
     if (command < 0)
         stop(channel, static_cast<int>(command));
     if (start.error != 0) {
@@ -289,20 +289,18 @@ void* memset(void* to, int value, std::size_t size)
 }
 
 #if defined(__x86_64__)
-__asm__(
-    ".globl _start\n"
-    "_start:\n"
-    "    xor %ebp, %ebp\n"
-    "    mov %rsp, %rdi\n"
-    "    and $-16, %rsp\n"
-    "    call nsbox_init_start\n"
-    "    ud2\n");
+__asm__(".globl _start\n"
+        "_start:\n"
+        "    xor %ebp, %ebp\n"
+        "    mov %rsp, %rdi\n"
+        "    and $-16, %rsp\n"
+        "    call nsbox_init_start\n"
+        "    ud2\n");
 #else
-__asm__(
-    ".globl _start\n"
-    "_start:\n"
-    "    mov x29, xzr\n"
-    "    mov x0, sp\n"
-    "    bl nsbox_init_start\n"
-    "    brk 0\n");
+__asm__(".globl _start\n"
+        "_start:\n"
+        "    mov x29, xzr\n"
+        "    mov x0, sp\n"
+        "    bl nsbox_init_start\n"
+        "    brk 0\n");
 #endif

@@ -3,89 +3,28 @@
 #include "runtime/init_image.hpp"
 
 #include "tests/unit/support/files.hpp"
+#include "tests/unit/support/packets.hpp"
 #include "tests/unit/support/plans.hpp"
 
-#include <cstring>
-
 using namespace nsbox;
-using runtime::PacketHeader;
+using tests::contents_of;
+using tests::Packet;
 
 namespace {
 
-/// A packet that was read back. Every access is checked against its size.
-class Packet {
-public:
-    explicit Packet(const runtime::Plan& plan, int channel = 5)
-    {
-        sys::Fd file = made();
-        const Result<> filled = runtime::fill_packet(plan, channel, file.get());
-        REQUIRE(filled.has_value());
-        bytes_ = tests::contents_of(file.get());
-        header = at<PacketHeader>(0);
-        REQUIRE(header.size == bytes_.size());
-    }
+sys::Fd new_packet()
+{
+    Result<sys::Fd> file = runtime::make_packet();
+    REQUIRE(file.has_value());
+    return std::move(*file);
+}
 
-    static sys::Fd made()
-    {
-        Result<sys::Fd> file = runtime::make_packet();
-        REQUIRE(file.has_value());
-        return std::move(*file);
-    }
-
-    template <class T>
-    T at(std::size_t offset) const
-    {
-        REQUIRE(offset + sizeof(T) <= bytes_.size());
-        T value;
-        std::memcpy(&value, bytes_.data() + offset, sizeof value);
-        return value;
-    }
-
-    std::string text(std::uint64_t offset) const
-    {
-        REQUIRE(offset >= sizeof(PacketHeader));
-        const std::size_t end = bytes_.find('\0', offset);
-        REQUIRE(end != std::string::npos);
-        return bytes_.substr(offset, end - offset);
-    }
-
-    /// A table of offsets that ends with zero, as texts.
-    std::vector<std::string> texts(std::uint32_t table) const
-    {
-        REQUIRE(table % 8 == 0);  // Init reads it as 64-bit words.
-        std::vector<std::string> found;
-        for (std::size_t offset = table; at<std::uint64_t>(offset) != 0; offset += 8)
-            found.push_back(text(at<std::uint64_t>(offset)));
-        return found;
-    }
-
-    std::vector<std::int32_t> kept() const
-    {
-        REQUIRE(header.keep % 4 == 0);
-        std::vector<std::int32_t> found;
-        for (std::uint32_t i = 0; i < header.keep_count; ++i)
-            found.push_back(at<std::int32_t>(header.keep + 4U * i));
-        return found;
-    }
-
-    std::string filter(std::uint32_t number) const
-    {
-        REQUIRE(number < header.filter_count);
-        const std::size_t entry = header.filters + std::size_t{16} * number;
-        const auto offset = at<std::uint64_t>(entry);
-        const auto size = at<std::uint64_t>(entry + 8) * 8;
-        REQUIRE(offset % 8 == 0);
-        REQUIRE(offset + size <= bytes_.size());
-        return bytes_.substr(offset, size);
-    }
-
-    const std::string& bytes() const { return bytes_; }
-
-    PacketHeader header{};
-
-private:
-    std::string bytes_;
-};
+Packet filled(const runtime::Plan& plan)
+{
+    const sys::Fd file = new_packet();
+    REQUIRE(runtime::fill_packet(plan, 5, file.get()).has_value());
+    return Packet{contents_of(file.get())};
+}
 
 }  // namespace
 
@@ -98,7 +37,7 @@ TEST_CASE("packet: command, environment and working directory arrive as planned"
     spec.directory = "/inside";
     spec.environment = {{EnvironmentEdit::Kind::set, "X", "y=z"}};
     const runtime::Plan plan = tests::planned(spec, tests::user_host());
-    const Packet packet{plan};
+    const Packet packet = filled(plan);
     CHECK(packet.header.magic == runtime::packet_magic);
     CHECK(packet.header.channel == 5);
     CHECK(packet.header.program == -EBADF);  // None: any negative number says so.
@@ -129,13 +68,13 @@ TEST_CASE("packet: filters, capabilities and the wish to die with the caller arr
     spec.seccomp_programs = {std::vector<std::uint8_t>(8, 0x11), std::vector<std::uint8_t>(24, 0x22)};
     spec.capabilities = {{CapabilityEdit::Kind::add, 13}};
     spec.die_with_parent = true;
-    const Packet packet{tests::planned(spec, tests::user_host())};
+    const Packet packet = filled(tests::planned(spec, tests::user_host()));
     REQUIRE(packet.header.filter_count == 2);
     CHECK(packet.filter(0) == std::string(8, 0x11));
     CHECK(packet.filter(1) == std::string(24, 0x22));
     CHECK(packet.header.ambient == std::uint64_t{1} << 13);
     CHECK(packet.header.die_with_parent == 1);
-    const Packet bare{tests::planned(tests::plain_spec(), tests::user_host())};
+    const Packet bare = filled(tests::planned(tests::plain_spec(), tests::user_host()));
     CHECK(bare.header.filter_count == 0);
     CHECK(bare.header.ambient == 0);
     CHECK(bare.header.die_with_parent == 0);
@@ -147,14 +86,14 @@ TEST_CASE("packet: descriptors to keep come first, then a free place for each lo
     spec.sync_descriptors = {30, 31};
     spec.lock_files = {"/a", "/b", "/c"};
     const runtime::Plan plan = tests::planned(spec, tests::user_host());
-    const Packet packet{plan};
+    const Packet packet = filled(plan);
     CHECK(packet.kept() == std::vector<std::int32_t>{30, 31, -1, -1, -1});
     CHECK(runtime::lock_offset(plan) == packet.header.keep + 8);
     CHECK(packet.at<std::int32_t>(runtime::lock_offset(plan)) == -1);
 
     spec.sync_descriptors = {};
     const runtime::Plan locks_only = tests::planned(spec, tests::user_host());
-    const Packet second{locks_only};
+    const Packet second = filled(locks_only);
     CHECK(runtime::lock_offset(locks_only) == second.header.keep);
     CHECK(second.kept() == std::vector<std::int32_t>(3, -1));
 }
@@ -165,13 +104,13 @@ TEST_CASE("packet: it may be filled again, with a filter that came later")
     spec.namespaces.pid = Own::yes;
     spec.lock_files = {"/a"};
     runtime::Plan plan = tests::planned(spec, tests::user_host());
-    sys::Fd file = Packet::made();
+    sys::Fd file = new_packet();
     REQUIRE(runtime::fill_packet(plan, 5, file.get()).has_value());
     const std::size_t before = runtime::lock_offset(plan);
     plan.filters.emplace_back(16, std::uint8_t{0x33});
     REQUIRE(runtime::fill_packet(plan, 5, file.get()).has_value());
-    const Packet fresh{plan};
-    CHECK(tests::contents_of(file.get()) == fresh.bytes());
+    const Packet fresh = filled(plan);
+    CHECK(contents_of(file.get()) == fresh.bytes());
     CHECK(fresh.filter(0) == std::string(16, 0x33));
     CHECK(runtime::lock_offset(plan) == before);  // What the child was told stays true.
 }
@@ -205,7 +144,7 @@ TEST_CASE("packet: random commands and environments survive the way")
         for (std::size_t n = random.below(20); n > 0; --n)
             host.environment.push_back("V" + std::to_string(n) + "=" + word(100));
         const runtime::Plan plan = tests::planned(spec, host);
-        const Packet packet{plan};
+        const Packet packet = filled(plan);
         REQUIRE(packet.texts(packet.header.argv) == spec.command);
         REQUIRE(packet.texts(packet.header.envp) == tests::texts_of(plan.envp));
         REQUIRE(packet.texts(packet.header.candidates).size() == plan.candidates.size());
