@@ -207,7 +207,7 @@ void run_child_entry(void* program) noexcept
     run_child(*static_cast<const ChildProgram*>(program));
 }
 
-void send_descriptor(int channel, int fd, int hop) noexcept
+long send_descriptor(int channel, int fd, int hop) noexcept
 {
     Message message{Tell::moved, hop, 0, 0};
     iovec data{&message, sizeof message};
@@ -222,7 +222,11 @@ void send_descriptor(int channel, int fd, int hop) noexcept
     attached->cmsg_type = SCM_RIGHTS;
     attached->cmsg_len = CMSG_LEN(sizeof fd);
     __builtin_memcpy(CMSG_DATA(attached), &fd, sizeof fd);
-    raw::call(SYS_sendmsg, channel, &header, MSG_NOSIGNAL);
+    long rc = 0;
+    do {
+        rc = raw::call(SYS_sendmsg, channel, &header, MSG_NOSIGNAL);
+    } while (rc == -EINTR);
+    return rc;
 }
 
 /// One more process on the way; this one ends.
@@ -234,7 +238,11 @@ void send_descriptor(int channel, int fd, int hop) noexcept
     const long rc = clone_child(request, function, const_cast<ChildProgram*>(&program));
     if (rc < 0)
         give_up(program.channel, Tell::step_failed, static_cast<int>(rc), cloning);
-    send_descriptor(program.channel, pidfd, hop);
+    if (const long sent = send_descriptor(program.channel, pidfd, hop); sent < 0) {
+        // The supervisor does not know of it, so nobody else would end it.
+        raw::call(SYS_pidfd_send_signal, pidfd, SIGKILL, nullptr, 0);
+        give_up(program.channel, Tell::step_failed, static_cast<int>(sent), cloning);
+    }
     raw::exit_group(0);
 }
 

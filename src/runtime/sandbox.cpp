@@ -6,6 +6,9 @@
 #include "runtime/plan.hpp"
 #include "runtime/status.hpp"
 
+#include "sys/raw.hpp"
+
+#include <csignal>
 #include <poll.h>
 #include <sys/wait.h>
 
@@ -102,6 +105,9 @@ Result<ExitStatus> Sandbox::wait()
 {
     const runtime::Running& running = state_->running;
     Result<ExitStatus> status = running.channel ? wait_for_init(running) : reap(running.pidfd);
+    // What cannot be waited for must not go on unwatched.
+    if (!status)
+        sys::raw::call(SYS_pidfd_send_signal, running.pidfd.get(), SIGKILL, nullptr, 0);
     if (status && state_->status >= 0)
         runtime::write_exit_code(state_->status, status->shell_code());
     return status;
