@@ -61,10 +61,15 @@ int run(const BindTree& step, ChildState& state) noexcept
             return 0;
         return tree.error();
     }
-    const Fd place = S_ISDIR(status.st_mode) ? ensure_directory(state, step.target, 0755, 0755)
-                                             : ensure_file(state, step.target, 0755);
-    if (!place)
-        return place.error();
+    Fd place;
+    if (S_ISDIR(status.st_mode) && is_root_path(step.target)) {
+        // "/" is where mounts are stacked; the name leads there by itself.
+    } else {
+        place = S_ISDIR(status.st_mode) ? ensure_directory(state, step.target, 0755, 0755)
+                                        : ensure_file(state, step.target, 0755);
+        if (!place)
+            return place.error();
+    }
     const int rc =
         attach(state, tree, target_at(state, place, step.target), step.attributes,
                step.tolerate_submounts ? Submounts::may_fail : Submounts::must_be_restricted);

@@ -99,25 +99,39 @@ Fd open_null() noexcept
     return null;
 }
 
+/// Binds within a file system of the kernel's own, whose entries nobody can rename or replace,
+/// so that names do: `name` is relative to the working directory. Only this process can reach
+/// the mount before it has its flags.
+int bind_by_name(ChildState& state, const char* source, int dir, const char* name,
+                 std::uint64_t attributes) noexcept
+{
+    if (!state.has_mount_api)
+        return bind_within(state, Source{AT_FDCWD, source}, dir, name, attributes);
+    const int rc = raw::mount(source, name, nullptr, sys::ms_bind | sys::ms_rec, nullptr);
+    if (rc < 0)
+        return rc;
+    return raw::mount_setattr_at(AT_FDCWD, name, AT_SYMLINK_NOFOLLOW | AT_RECURSIVE, attributes);
+}
+
 int cover_proc(ChildState& state, int proc) noexcept
 {
+    if (const int rc = raw::fchdir(proc); rc < 0)
+        return rc;
     for (const char* name : proc_read_only) {
-        const int rc = bind_within(state, Source{proc, name}, proc, name,
-                                   MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
+        const int rc = bind_by_name(state, name, proc, name,
+                                    MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
         if (rc < 0 && rc != -ENOENT)
             return rc;
     }
-    struct ::stat status;
     const Fd null = open_null();
+    if (!null)
+        return null.error();
+    sys::FixedText<64> source;
+    source.add("/proc/self/fd/").number(static_cast<unsigned long>(null.get()));
     for (const char* name : proc_masked) {
-        int rc = raw::fstatat(proc, name, &status, AT_SYMLINK_NOFOLLOW);
-        if (rc == -ENOENT)
-            continue;
-        if (rc < 0 || !null)
-            return rc < 0 ? rc : null.error();
-        rc = bind_within(state, Source{null.get(), ""}, proc, name,
-                         MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
-        if (rc < 0)
+        const int rc = bind_by_name(state, source.c_str(), proc, name,
+                                    MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
+        if (rc < 0 && rc != -ENOENT)
             return rc;
     }
     return 0;
@@ -176,21 +190,11 @@ constexpr Link links[] = {{"stdin", "/proc/self/fd/0"},
                           {"fd", "/proc/self/fd"},
                           {"core", "/proc/kcore"}};
 
-/// The new tmpfs is the working directory, and nobody else can reach it yet, so names do.
-int bind_device(ChildState& state, int dev, const char* name, const char* host) noexcept
-{
-    if (!state.has_mount_api)
-        return bind_within(state, Source{AT_FDCWD, host}, dev, name, MOUNT_ATTR_NOSUID);
-    if (const int rc = raw::mount(host, name, nullptr, sys::ms_bind, nullptr); rc < 0)
-        return rc;
-    return raw::mount_setattr_at(AT_FDCWD, name, AT_SYMLINK_NOFOLLOW, MOUNT_ATTR_NOSUID);
-}
-
 int add_device(ChildState& state, int dev, const char* name, const char* host) noexcept
 {
     int rc = raw::mknodat(dev, name, S_IFREG | 0444, 0);
     if (rc == 0)
-        rc = bind_device(state, dev, name, host);
+        rc = bind_by_name(state, host, dev, name, MOUNT_ATTR_NOSUID);
     if (rc < 0)
         state.detail.add(host);
     return rc;

@@ -135,14 +135,8 @@ int run(const MakeStore& step, ChildState& state) noexcept
 
 int run(const MakeRoot& step, ChildState& state) noexcept
 {
-    if (!step.plain) {
-        // The first operation mounts over "/" itself.
-        Fd root{raw::openat(AT_FDCWD, "/", O_PATH | O_CLOEXEC | O_DIRECTORY)};
-        if (!root)
-            return state.failed(Site::make, root.error());
-        state.root = root.release();
-        return 0;
-    }
+    if (!step.plain)
+        return 0;  // The first operation mounts over "/" itself.
     if (const int rc =
             raw::mount("tmpfs", "/", "tmpfs", sys::ms_nosuid | sys::ms_nodev, step.options);
         rc < 0)

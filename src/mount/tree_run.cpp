@@ -66,7 +66,7 @@ bool is_root_path(const char* path) noexcept
 
 Target target_at(const ChildState&, const Fd& place, const char* path) noexcept
 {
-    return Target{place.get(), -1, path};
+    return is_root_path(path) ? Target{-1, AT_FDCWD, "/"} : Target{place.get(), -1, path};
 }
 
 void adopt_root(ChildState& state, Fd& tree, const char* path) noexcept

@@ -92,8 +92,9 @@ void settle_parent_death(const ChildProgram& program) noexcept
 [[noreturn]] void become_init(const ChildProgram& program, const ChildState& state) noexcept
 {
     const std::uint32_t choice = state.pwd_choice;
-    long rc = raw::call(SYS_pwrite64, program.packet, &choice, sizeof choice,
-                        offsetof(PacketHeader, pwd_choice));
+    long rc = choice == 0 ? 0  // As the packet has it.
+                          : raw::call(SYS_pwrite64, program.packet, &choice, sizeof choice,
+                                      offsetof(PacketHeader, pwd_choice));
     if (rc >= 0)
         rc = raw::fcntl(program.packet, F_SETFD, 0);
     if (rc >= 0)

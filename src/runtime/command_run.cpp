@@ -19,12 +19,12 @@ int choose_candidate(const Command& command) noexcept
         return 0;
     int refused = 0;
     for (std::size_t i = 0; i < command.candidate_count; ++i) {
-        struct ::stat status;
-        const int rc = raw::fstatat(AT_FDCWD, command.candidates[i], &status, 0);
-        if (rc == 0 && !S_ISDIR(status.st_mode) &&
-            raw::faccessat(AT_FDCWD, command.candidates[i], X_OK) == 0)
+        const char* const path = command.candidates[i];
+        const int rc = raw::faccessat(AT_FDCWD, path, X_OK);
+        if (rc == 0)
             return static_cast<int>(i);
-        if (rc == 0 && refused == 0)
+        struct ::stat status;
+        if (rc == -EACCES && raw::fstatat(AT_FDCWD, path, &status, 0) == 0)
             refused = -EACCES;
         // One candidate means that the command was given as a path: its error is the error.
         if (rc < 0 && command.candidate_count == 1)

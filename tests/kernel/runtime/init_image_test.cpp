@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 
 #include <cerrno>
+#include <cstring>
 #include <string>
 
 #include <sys/mman.h>
