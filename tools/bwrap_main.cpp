@@ -94,7 +94,8 @@ void forget_code()
 
 int run(const Request& request, const Messages& messages)
 {
-    Result<Sandbox> sandbox = Sandbox::start(request.spec);
+    // Never destroyed: that would wait for the end of an init that ends anyway.
+    static Result<Sandbox> sandbox = Sandbox::start(request.spec);
     if (!sandbox) {
         messages.error(sandbox.error().message());
         return sandbox.error().signal != 0 ? 128 + sandbox.error().signal : 1;

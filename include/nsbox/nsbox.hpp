@@ -22,7 +22,8 @@ struct ExitStatus {
 };
 
 /// A sandbox and the command that it was made for. Move-only. The destructor releases the
-/// descriptors and leaves the sandbox running; use wait() first.
+/// descriptors and leaves the sandbox running; use wait() first. Where background processes go on
+/// after that, the child_pid() that stays with them is the caller's to reap.
 ///
 /// Thread-safety: different objects may be used from different threads at once, start() too.
 /// Needs Linux 5.10: clone3, pidfd_open (clone(2), pidfd_open(2)).

@@ -23,7 +23,10 @@ namespace {
 /// would put the file system elsewhere than the caller thinks: refused.
 Fd place_for_kernel_fs(ChildState& state, const char* target) noexcept
 {
-    Fd itself = resolve(state, target, Leaf::keep);
+    Fd itself = resolve_directory(state, target, Leaf::keep);
+    if (itself)
+        return itself;
+    itself = resolve(state, target, Leaf::keep);
     if (!itself)
         return ensure_directory(state, target, 0755, 0755);
     struct ::stat status;

@@ -16,6 +16,10 @@ enum class Leaf { follow, keep };
 /// Opens what `path` names as O_PATH; an Fd holding -errno otherwise.
 sys::Fd resolve(const sys::ChildState& state, const char* path, Leaf leaf = Leaf::follow) noexcept;
 
+/// As resolve(), for a folder: -ENOTDIR where it is none. One call where the kernel has openat2.
+sys::Fd resolve_directory(const sys::ChildState& state, const char* path,
+                          Leaf leaf = Leaf::follow) noexcept;
+
 /// A folder for `path`: what is there, or made with `mode`. Missing parents get `parent_mode`.
 sys::Fd ensure_directory(sys::ChildState& state, const char* path, unsigned mode,
                          unsigned parent_mode) noexcept;

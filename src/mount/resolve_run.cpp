@@ -323,15 +323,31 @@ int ensure_parents(ChildState& state, const char* path, unsigned parent_mode, Pl
     return place.parent ? 0 : place.parent.error();
 }
 
+Fd resolve_directory(const ChildState& state, const char* path, Leaf leaf) noexcept
+{
+    if (state.has_openat2 && !is_root_path(path)) {
+        const std::uint64_t nofollow = leaf == Leaf::keep ? O_NOFOLLOW : 0;
+        Fd fd{raw::openat2(state.root, path, O_PATH | O_CLOEXEC | O_DIRECTORY | nofollow,
+                           RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS)};
+        if (fd.error() != -EAGAIN)
+            return fd;
+    }
+    Fd fd = resolve(state, path, leaf);
+    if (fd)
+        if (const int rc = require_directory(fd.get()); rc < 0)
+            return Fd{rc};
+    return fd;
+}
+
 Fd ensure_directory(ChildState& state, const char* path, unsigned mode,
                     unsigned parent_mode) noexcept
 {
-    Fd there = resolve(state, path);
-    if (there) {
-        if (const int rc = is_root_path(path) ? 0 : require_directory(there.get()); rc < 0)
-            return Fd{state.failed(Site::make, rc)};
+    Fd there = resolve_directory(state, path);
+    if (there)
         return there;
-    }
+    // Something that is no folder is there, or stands in the way.
+    if (there.error() == -ENOTDIR)
+        return Fd{state.failed(resolve(state, path) ? Site::make : Site::parents, -ENOTDIR)};
     if (there.error() != -ENOENT)
         return Fd{state.failed(Site::parents, there.error())};
     Place place;

@@ -10,13 +10,20 @@
 
 #include <csignal>
 #include <poll.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 
 namespace nsbox {
 
 struct Sandbox::State {
     runtime::Running running;
-    int status = -1;  ///< Borrowed, as in the Spec.
+    int status = -1;         ///< Borrowed, as in the Spec.
+    bool is_ending = false;  ///< Init has nothing left to wait for.
+
+    State() = default;
+    State(const State&) = delete;
+    State& operator=(const State&) = delete;
+    ~State();
 };
 
 namespace {
@@ -43,7 +50,8 @@ Result<ExitStatus> reap(const sys::Fd& pidfd)
 }
 
 /// Waits for init's message or for init's end, whichever comes first; the message counts.
-Result<ExitStatus> wait_for_init(const runtime::Running& running)
+/// `is_last`: nothing else is left in the sandbox, whose init is about to end.
+Result<ExitStatus> wait_for_init(const runtime::Running& running, bool& is_last)
 {
     for (;;) {
         pollfd fds[2] = {{running.channel.get(), POLLIN, 0}, {running.pidfd.get(), POLLIN, 0}};
@@ -52,23 +60,33 @@ Result<ExitStatus> wait_for_init(const runtime::Running& running)
                 continue;
             return fail("poll", errno, "the sandbox");
         }
-        if (fds[0].revents != 0) {
-            const runtime::Received received = runtime::receive(running.channel.get());
-            if (!received.end && received.message.kind == runtime::Tell::exited) {
-                // A pid namespace that is joined cannot end while init's zombie is in it.
-                if (running.joined && received.message.step == 1)
-                    (void)reap(running.pidfd);
-                return from_wait_status(received.message.value);
-            }
-            if (!received.end)
-                continue;
+        // Between poll's looks at the two, init may have spoken and ended: its word is there.
+        const runtime::Received received = runtime::receive(running.channel.get(), MSG_DONTWAIT);
+        const bool is_message = !received.end && received.error == 0;
+        if (is_message && received.message.kind == runtime::Tell::exited) {
+            is_last = received.message.step == 1;
+            // A pid namespace that is joined cannot end while init's zombie is in it.
+            if (running.joined && is_last)
+                (void)reap(running.pidfd);
+            return from_wait_status(received.message.value);
         }
-        if (fds[0].revents != 0 || fds[1].revents != 0)
+        if (is_message)
+            continue;
+        if (received.end || fds[1].revents != 0)
             return reap(running.pidfd);
+        if (received.error != EAGAIN)
+            return fail("recvmsg", received.error, "the sandbox");
     }
 }
 
 }  // namespace
+
+// An application that starts many sandboxes must not collect the zombies of their inits.
+Sandbox::State::~State()
+{
+    if (is_ending)
+        (void)reap(running.pidfd);
+}
 
 const char* version() noexcept
 {
@@ -104,7 +122,8 @@ Result<Sandbox> Sandbox::start(const Spec& spec)
 Result<ExitStatus> Sandbox::wait()
 {
     const runtime::Running& running = state_->running;
-    Result<ExitStatus> status = running.channel ? wait_for_init(running) : reap(running.pidfd);
+    Result<ExitStatus> status = running.channel ? wait_for_init(running, state_->is_ending)
+                                                : reap(running.pidfd);
     // What cannot be waited for must not go on unwatched.
     if (!status)
         sys::raw::call(SYS_pidfd_send_signal, running.pidfd.get(), SIGKILL, nullptr, 0);

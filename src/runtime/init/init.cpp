@@ -237,6 +237,9 @@ int keep_from_command(const PacketHeader* packet)
     }
     const std::uint64_t none = 0;
     int rc = keep_from_command(packet);
+    // Ignored, as a caller may have it, the kernel would throw the command's status away.
+    if (rc >= 0)
+        rc = raw::signal_default(SIGCHLD);
     if (rc >= 0)
         rc = raw::sigprocmask(SIG_SETMASK, &none, nullptr);
     if (rc < 0)

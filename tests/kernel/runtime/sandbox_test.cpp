@@ -270,7 +270,7 @@ TEST_CASE("sandbox: the command has clean signals whatever the host's are")
     const Ended ended = in_child(Where::here, [](Say& say) {
         be_peculiar();
         ::signal(SIGCHLD, SIG_IGN);
-        for (const Variant& variant : variants({"/bin/grep", "^Sig[BICP]", "/proc/self/status"})) {
+        for (const Variant& variant : variants({"/bin/cat", "/proc/self/status"})) {
             const CapturedOutput captured;
             run(variant.spec);
             std::string lines = captured.text();

@@ -57,18 +57,21 @@ bool link_holds(const std::string& path, const std::string& word)
            std::string{text}.find(word) != std::string::npos;
 }
 
-/// Every byte of a process's memory that its memory map names.
+/// Every byte of a process's memory that its memory map names, but for the regions of terabytes
+/// in which a sanitizer keeps its books.
 bool memory_holds(const std::string& folder, const std::string& word)
 {
     const sys::Fd memory{::open((folder + "/mem").c_str(), O_RDONLY | O_CLOEXEC)};
     std::ifstream maps{folder + "/maps"};
     bool found = false;
+    constexpr unsigned long most = 3UL << 30;
     std::string piece(std::size_t{1} << 20, '\0');
     for (std::string line; memory && !found && std::getline(maps, line);) {
         unsigned long begin = 0;
         unsigned long end = 0;
         char rights[8] = {};
-        if (std::sscanf(line.c_str(), "%lx-%lx %7s", &begin, &end, rights) != 3 || rights[0] != 'r')
+        if (std::sscanf(line.c_str(), "%lx-%lx %7s", &begin, &end, rights) != 3 || rights[0] != 'r' ||
+            end - begin > most)
             continue;
         for (unsigned long at = begin; at < end && !found;) {
             const ssize_t got = ::pread(memory.get(), piece.data(),

@@ -709,17 +709,15 @@ TEST_CASE("plan: the working directory is the one asked for, or the first of the
     CHECK(plan.pwd[0] == std::string{"PWD=/there"});
 }
 
-TEST_CASE("plan: /proc/self/exe under an init is the caller's program, opened beforehand")
+TEST_CASE("plan: /proc/self/exe is the caller's program, of which the sandbox gets a copy")
 {
     Spec spec = plain_spec();
-    spec.command = {"/proc/self/exe"};
     CHECK_FALSE(planned(spec, user_host()).executes_itself);
+    spec.command = {"/proc/self/exe", "x"};
+    CHECK(planned(spec, user_host()).executes_itself);
     spec.namespaces.pid = Own::yes;
     CHECK(planned(spec, user_host()).executes_itself);
     spec.command = {"/proc/self/exe2"};
-    CHECK_FALSE(planned(spec, user_host()).executes_itself);
-    spec.command = {"/proc/self/exe"};
-    spec.command_is_pid_1 = true;
     CHECK_FALSE(planned(spec, user_host()).executes_itself);
 }
 
