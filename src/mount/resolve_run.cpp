@@ -5,6 +5,8 @@
 #include "mount/tree.hpp"
 #include "sys/raw.hpp"
 
+#include <linux/magic.h>
+
 namespace nsbox::mount {
 
 namespace raw = sys::raw;
@@ -99,7 +101,8 @@ int expand_link(Walk& walk, int link, const char* rest) noexcept
     text.text[text.size] = '\0';
     if (text.size == 0)
         return -ENOENT;
-    if (!append(text, "/", 1) || !append(text, rest, sys::length(rest)))
+    // What is still to come begins with a slash, if there is any.
+    if (!append(text, rest, sys::length(rest)))
         return -ENAMETOOLONG;
     if (text.text[0] == '/') {
         walk.walked.size = 0;
@@ -107,6 +110,18 @@ int expand_link(Walk& walk, int link, const char* rest) noexcept
     }
     walk.pending = text;
     return 0;
+}
+
+/// Whether a link in the folder `above` is one of procfs that leads to a file and not to a name.
+/// Those in its top folder ("self", "mounts") are ordinary ones.
+bool is_magic(int root, const PathText& above, int link) noexcept
+{
+    if (raw::fs_magic(link) != PROC_SUPER_MAGIC)
+        return false;
+    constexpr ino_t top_of_procfs = 1;
+    const Fd folder = open_walked(root, above);
+    struct ::stat status;
+    return raw::fstat(folder.get(), &status) < 0 || status.st_ino != top_of_procfs;
 }
 
 /// One component of the walk; 1 when there is none left.
@@ -128,11 +143,12 @@ int walk_component(Walk& walk, int root, Leaf leaf) noexcept
         struct ::stat status;
         if (const int rc = raw::fstat(here.get(), &status); rc < 0)
             return rc;
-        const char* after = rest;
-        std::size_t more = 0;
-        const bool last = !next_component(after, more);
+        // A slash at the end asks for a folder, as another component would.
+        const bool last = *rest == '\0';
         if (S_ISLNK(status.st_mode) && !(last && leaf == Leaf::keep)) {
             drop_last(walk.walked);
+            if (is_magic(root, walk.walked, here.get()))
+                return -ELOOP;
             return expand_link(walk, here.get(), rest);
         }
         if (!last && !S_ISDIR(status.st_mode))

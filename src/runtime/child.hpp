@@ -42,6 +42,11 @@ enum : std::int32_t { joining_user = -2, joining_pid = -3, cloning = -4, startin
 /// becomes a child of the supervisor (CLONE_PARENT); does not return.
 [[noreturn]] void run_joiner(const ChildProgram& program) noexcept;
 
+/// The two as clone_child() takes them; `program` is a ChildProgram. They are compiled as all that
+/// runs in the child is: a sanitizer's code would be lost on the child's stack.
+void run_child_entry(void* program) noexcept;
+void run_joiner_entry(void* program) noexcept;
+
 /// clone3, or clone where that is missing. `stack` null: the child has a copy of the memory.
 struct CloneRequest {
     std::uint64_t flags;

@@ -201,12 +201,17 @@ long clone_child(const CloneRequest& request, void (*function)(void*), void* arg
                       argument);
 }
 
-namespace {
-
 void run_child_entry(void* program) noexcept
 {
     run_child(*static_cast<const ChildProgram*>(program));
 }
+
+void run_joiner_entry(void* program) noexcept
+{
+    run_joiner(*static_cast<const ChildProgram*>(program));
+}
+
+namespace {
 
 long send_descriptor(int channel, int fd, int hop) noexcept
 {

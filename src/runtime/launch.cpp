@@ -122,16 +122,6 @@ pid_t pid_of(int pidfd)
     return at != nullptr ? static_cast<pid_t>(std::strtol(at + 4, nullptr, 10)) : -1;
 }
 
-void child_entry(void* argument) noexcept
-{
-    run_child(*static_cast<const ChildProgram*>(argument));
-}
-
-void joiner_entry(void* argument) noexcept
-{
-    run_joiner(*static_cast<const ChildProgram*>(argument));
-}
-
 /// Whether uid 0 can get at a source without the rights that it loses in a user namespace: all
 /// folders above have to be searchable by their mode bits.
 bool reachable_without_privilege(const EarlyTree& early)
@@ -327,7 +317,7 @@ private:
         request.stack_size = share ? stack_size : 0;
         request.pidfd = &pidfd;
         request.has_clone3 = plan_.has_clone3;
-        const long pid = clone_child(request, joins() ? joiner_entry : child_entry, &program_);
+        const long pid = clone_child(request, joins() ? run_joiner_entry : run_child_entry, &program_);
         theirs_.reset();
         if (pid < 0)
             return tl::make_unexpected(describe_clone_failure(plan_, static_cast<int>(-pid)));

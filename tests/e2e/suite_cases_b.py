@@ -228,8 +228,6 @@ def b07(ctx):
             ("--ro-bind", f"{private}/d/../d/", "/tmp/m"),
             ("--dev", "/tmp/dev", "--ro-bind", f"{private}/d", "/tmp/m"),
             ("--uid", "1234", "--gid", "1234", "--ro-bind", f"{private}/d", "/tmp/m")]
-    if not casekit.lacks(ctx, "--overlay-src"):
-        ways.append(("--overlay-src", f"{private}/d", "--tmp-overlay", "/tmp/m"))
     for way in ways:
         ctx.ok(ctx.bw(*base, *way, "ls", "/tmp/m", fds={9: held}), out="file")
     ctx.ok(ctx.bw(*base, "--ro-bind", f"{private}/d/file", "/tmp/f", "test", "-f", "/tmp/f"))
