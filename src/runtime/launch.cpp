@@ -317,7 +317,8 @@ private:
         request.stack_size = share ? stack_size : 0;
         request.pidfd = &pidfd;
         request.has_clone3 = plan_.has_clone3;
-        const long pid = clone_child(request, joins() ? run_joiner_entry : run_child_entry, &program_);
+        const long pid =
+            clone_child(request, joins() ? run_joiner_entry : run_child_entry, &program_);
         theirs_.reset();
         if (pid < 0)
             return tl::make_unexpected(describe_clone_failure(plan_, static_cast<int>(-pid)));

@@ -122,8 +122,8 @@ Result<Sandbox> Sandbox::start(const Spec& spec)
 Result<ExitStatus> Sandbox::wait()
 {
     const runtime::Running& running = state_->running;
-    Result<ExitStatus> status = running.channel ? wait_for_init(running, state_->is_ending)
-                                                : reap(running.pidfd);
+    Result<ExitStatus> status =
+        running.channel ? wait_for_init(running, state_->is_ending) : reap(running.pidfd);
     // What cannot be waited for must not go on unwatched.
     if (!status)
         sys::raw::call(SYS_pidfd_send_signal, running.pidfd.get(), SIGKILL, nullptr, 0);

@@ -50,8 +50,8 @@ static void mount_new(const char* type, const char* where)
     const long context = syscall(SYS_fsopen, type, FSOPEN_CLOEXEC);
     need(context, 2);
     need(syscall(SYS_fsconfig, context, FSCONFIG_CMD_CREATE, NULL, NULL, 0), 2);
-    const long fd = syscall(SYS_fsmount, context, FSMOUNT_CLOEXEC,
-                            MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
+    const long fd =
+        syscall(SYS_fsmount, context, FSMOUNT_CLOEXEC, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
     need(fd, 2);
     need(syscall(SYS_move_mount, fd, "", AT_FDCWD, where, MOVE_MOUNT_F_EMPTY_PATH), 3);
     close((int)fd);
@@ -65,11 +65,10 @@ static int child(void* unused)
     put("/proc/self/setgroups", "deny");
     put("/proc/self/gid_map", group_map);
     need(mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL), 4);
-    const long tree = syscall(SYS_open_tree, AT_FDCWD, "/",
-                              OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE);
+    const long tree =
+        syscall(SYS_open_tree, AT_FDCWD, "/", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE);
     need(tree, 5);
-    struct mount_attr attr = {
-        .attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV};
+    struct mount_attr attr = {.attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV};
     need(syscall(SYS_mount_setattr, tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr, sizeof attr), 6);
     need(syscall(SYS_move_mount, tree, "", AT_FDCWD, "/tmp", MOVE_MOUNT_F_EMPTY_PATH), 7);
     need(chdir("/tmp"), 8);

@@ -61,9 +61,9 @@ struct process {
     char path[path_size];  // Empty until the parent's fork event has named it.
     int children;
     int alive;
-    int started;       // It stopped for the first time, so it can be resumed.
-    int in_launch;     // Counting: from its start (the first process: from its exec) on.
-    int is_command;    // It runs the probe, or descends from a process that does.
+    int started;        // It stopped for the first time, so it can be resumed.
+    int in_launch;      // Counting: from its start (the first process: from its exec) on.
+    int is_command;     // It runs the probe, or descends from a process that does.
     int override_exit;  // The next exit stop gets the injected result.
     int restore_exit;   // The next exit stop gets back its first argument.
     uint64_t first_argument;
@@ -532,8 +532,8 @@ int main(int argc, char** argv)
     sigaction(SIGALRM, &action, NULL);
     start_command(argv + i + 1, table, count, cwd);
     const int status = follow(report, timeout, grace);
-    fprintf(report, "fired=%d\nfired_after_exec=%d\nexec=%d\ncommand=%s\n", fired,
-            fired_after_exec, exec_seen, command_path);
+    fprintf(report, "fired=%d\nfired_after_exec=%d\nexec=%d\ncommand=%s\n", fired, fired_after_exec,
+            exec_seen, command_path);
     if (status >= 0 && WIFEXITED(status))
         fprintf(report, "rc=%d\n", WEXITSTATUS(status));
     if (status >= 0 && WIFSIGNALED(status))

@@ -43,9 +43,9 @@ static void fact(const char* key, const char* name, const char* value)
 
 static void status_lines(const char* file, const char* key)
 {
-    static const char* const wanted[] = {"Uid:",    "Gid:",    "Groups:", "SigBlk:", "SigIgn:",
-                                         "SigCgt:", "CapInh:", "CapPrm:", "CapEff:", "CapBnd:",
-                                         "CapAmb:", "NoNewPrivs:", "Seccomp:", "Seccomp_filters:"};
+    static const char* const wanted[] = {
+        "Uid:",    "Gid:",    "Groups:", "SigBlk:", "SigIgn:",     "SigCgt:",  "CapInh:",
+        "CapPrm:", "CapEff:", "CapBnd:", "CapAmb:", "NoNewPrivs:", "Seccomp:", "Seccomp_filters:"};
     FILE* f = fopen(file, "re");
     if (!f) {
         fact(key, "status", error_name(errno));

@@ -48,12 +48,8 @@ struct CheckOperation {
     }
     template <class Other>
     void operator()(const Other&) const
-    {
-    }
-    static void check_mode(unsigned mode)
-    {
-        fuzz::require(mode <= 07777, "modes are modes");
-    }
+    {}
+    static void check_mode(unsigned mode) { fuzz::require(mode <= 07777, "modes are modes"); }
 };
 
 void check(const Spec& spec)

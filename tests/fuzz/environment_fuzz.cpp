@@ -29,10 +29,10 @@ void check_candidates(const std::string& command, const std::string& path)
     fuzz::require(candidates.size() == (is_path ? 1 : colons + 1),
                   "one candidate for each entry of PATH, or the path itself");
     for (const std::string& candidate : candidates)
-        fuzz::require(candidate.size() >= command.size() &&
-                          candidate.compare(candidate.size() - command.size(), command.size(),
-                                            command) == 0,
-                      "each candidate ends with the command's name");
+        fuzz::require(
+            candidate.size() >= command.size() &&
+                candidate.compare(candidate.size() - command.size(), command.size(), command) == 0,
+            "each candidate ends with the command's name");
     fuzz::require(runtime::exec_candidates(command, std::nullopt).size() == (is_path ? 1 : 3),
                   "three places without PATH");
 }

@@ -11,8 +11,9 @@ int main(int argc, char** argv)
 {
     namespace fs = std::filesystem;
     if (argc != 2 || argv[1][0] == '-') {
-        std::fprintf(stderr, "usage: %s FOLDER\n"
-                             "To search for failures, configure with clang and -Dfuzz=true.\n",
+        std::fprintf(stderr,
+                     "usage: %s FOLDER\n"
+                     "To search for failures, configure with clang and -Dfuzz=true.\n",
                      argv[0]);
         return 2;
     }

@@ -22,16 +22,23 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-static const char *kind(mode_t mode)
+static const char* kind(mode_t mode)
 {
     switch (mode & S_IFMT) {
-    case S_IFREG: return "file";
-    case S_IFDIR: return "directory";
-    case S_IFCHR: return "character";
-    case S_IFBLK: return "block";
-    case S_IFIFO: return "pipe";
-    case S_IFSOCK: return "socket";
-    default: return "other";
+    case S_IFREG:
+        return "file";
+    case S_IFDIR:
+        return "directory";
+    case S_IFCHR:
+        return "character";
+    case S_IFBLK:
+        return "block";
+    case S_IFIFO:
+        return "pipe";
+    case S_IFSOCK:
+        return "socket";
+    default:
+        return "other";
     }
 }
 
@@ -52,7 +59,7 @@ static int fds(void)
     return 0;
 }
 
-static int prefix_length(const unsigned char *mask, int bytes)
+static int prefix_length(const unsigned char* mask, int bytes)
 {
     int bits = 0;
     for (int i = 0; i < bytes; i++)
@@ -62,22 +69,22 @@ static int prefix_length(const unsigned char *mask, int bytes)
 
 static int net(void)
 {
-    struct ifaddrs *all = NULL;
+    struct ifaddrs* all = NULL;
     if (getifaddrs(&all) != 0) {
         perror("getifaddrs");
         return 1;
     }
-    for (struct ifaddrs *a = all; a; a = a->ifa_next) {
-        const char *state = a->ifa_flags & IFF_UP ? "up" : "down";
+    for (struct ifaddrs* a = all; a; a = a->ifa_next) {
+        const char* state = a->ifa_flags & IFF_UP ? "up" : "down";
         char text[INET6_ADDRSTRLEN] = "";
         int bits = 0;
         int family = a->ifa_addr ? a->ifa_addr->sa_family : AF_UNSPEC;
         if (family == AF_INET) {
-            inet_ntop(family, &((struct sockaddr_in *)a->ifa_addr)->sin_addr, text, sizeof text);
-            bits = prefix_length((void *)&((struct sockaddr_in *)a->ifa_netmask)->sin_addr, 4);
+            inet_ntop(family, &((struct sockaddr_in*)a->ifa_addr)->sin_addr, text, sizeof text);
+            bits = prefix_length((void*)&((struct sockaddr_in*)a->ifa_netmask)->sin_addr, 4);
         } else if (family == AF_INET6) {
-            inet_ntop(family, &((struct sockaddr_in6 *)a->ifa_addr)->sin6_addr, text, sizeof text);
-            bits = prefix_length((void *)&((struct sockaddr_in6 *)a->ifa_netmask)->sin6_addr, 16);
+            inet_ntop(family, &((struct sockaddr_in6*)a->ifa_addr)->sin6_addr, text, sizeof text);
+            bits = prefix_length((void*)&((struct sockaddr_in6*)a->ifa_netmask)->sin6_addr, 16);
         } else {
             printf("%s %s link\n", a->ifa_name, state);
             continue;
@@ -91,7 +98,7 @@ static int net(void)
 static int where(void)
 {
     char cwd[PATH_MAX];
-    const char *pwd = getenv("PWD");
+    const char* pwd = getenv("PWD");
     if (!getcwd(cwd, sizeof cwd))
         strcpy(cwd, "(none)");
     printf("cwd=%s\nPWD=%s\n", cwd, pwd ? pwd : "(unset)");
@@ -119,21 +126,21 @@ static int root(void)
     printf("mode=%o uid=%u gid=%u%s%s%s\n", st.st_mode & 07777, st.st_uid, st.st_gid,
            fs.f_flag & ST_RDONLY ? " ro" : " rw", fs.f_flag & ST_NOSUID ? " nosuid" : "",
            fs.f_flag & ST_NODEV ? " nodev" : "");
-    DIR *dir = opendir("/");
+    DIR* dir = opendir("/");
     if (!dir) {
         perror("opendir");
         return 1;
     }
-    for (struct dirent *entry; (entry = readdir(dir));)
+    for (struct dirent* entry; (entry = readdir(dir));)
         if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
             printf("name=%s\n", entry->d_name);
     closedir(dir);
     return hold();
 }
 
-int main(int argc, char **argv)
+int main(int argc, char** argv)
 {
-    const char *what = argc > 1 ? argv[1] : "";
+    const char* what = argc > 1 ? argv[1] : "";
     if (strcmp(what, "fds") == 0)
         return fds();
     if (strcmp(what, "net") == 0)

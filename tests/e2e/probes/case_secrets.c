@@ -31,13 +31,13 @@
 enum { chunk = 1 << 16, longest = 256, file_limit = 1 << 20 };
 static const size_t memory_limit = (size_t)64 << 20;
 
-extern char **environ;
+extern char** environ;
 static char words[8][longest];
 static int word_count;
 static long files_read, found;
 static pid_t self;
 
-static void search(const char *data, size_t size, const char *where)
+static void search(const char* data, size_t size, const char* where)
 {
     for (int i = 0; i < word_count; ++i)
         if (memmem(data, size, words[i], strlen(words[i]))) {
@@ -47,7 +47,7 @@ static void search(const char *data, size_t size, const char *where)
 }
 
 /* Reads [from, from + size) of a descriptor; pieces overlap, so that a word on a border is seen. */
-static void search_range(int fd, off_t from, size_t size, const char *where)
+static void search_range(int fd, off_t from, size_t size, const char* where)
 {
     static char buffer[chunk + longest];
     size_t kept = 0;
@@ -66,7 +66,7 @@ static void search_range(int fd, off_t from, size_t size, const char *where)
     }
 }
 
-static void search_file(const char *path)
+static void search_file(const char* path)
 {
     int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
     if (fd < 0)
@@ -76,11 +76,11 @@ static void search_file(const char *path)
     close(fd);
 }
 
-static void search_memory(const char *folder)
+static void search_memory(const char* folder)
 {
     char path[PATH_MAX], line[PATH_MAX + 128];
     snprintf(path, sizeof path, "%.3000s/maps", folder);
-    FILE *maps = fopen(path, "re");
+    FILE* maps = fopen(path, "re");
     snprintf(path, sizeof path, "%.3000s/mem", folder);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     size_t left = memory_limit;
@@ -101,12 +101,12 @@ static void search_memory(const char *folder)
         fclose(maps);
 }
 
-static void search_descriptors(const char *folder)
+static void search_descriptors(const char* folder)
 {
-    DIR *dir = opendir(folder);
+    DIR* dir = opendir(folder);
     if (!dir)
         return;
-    for (struct dirent *entry; (entry = readdir(dir));) {
+    for (struct dirent* entry; (entry = readdir(dir));) {
         char path[PATH_MAX], target[PATH_MAX] = "?";
         if (entry->d_name[0] == '.')
             continue;
@@ -118,7 +118,10 @@ static void search_descriptors(const char *folder)
         if (stat(path, &st) != 0)
             continue;
         printf("FD %s %s %s %s\n", folder, entry->d_name,
-               S_ISDIR(st.st_mode) ? "directory" : S_ISREG(st.st_mode) ? "file" : "other", target);
+               S_ISDIR(st.st_mode)   ? "directory"
+               : S_ISREG(st.st_mode) ? "file"
+                                     : "other",
+               target);
         /* Only files are read: a pipe or a terminal belongs to somebody. */
         if (S_ISREG(st.st_mode))
             search_file(path);
@@ -126,15 +129,15 @@ static void search_descriptors(const char *folder)
     closedir(dir);
 }
 
-static void walk(const char *folder, int depth)
+static void walk(const char* folder, int depth)
 {
     char own[64], path[PATH_MAX];
     snprintf(own, sizeof own, "/proc/%d", self);
-    DIR *dir = depth < 12 && strcmp(folder, own) ? opendir(folder) : NULL;
+    DIR* dir = depth < 12 && strcmp(folder, own) ? opendir(folder) : NULL;
     if (!dir)
         return;
-    for (struct dirent *entry; (entry = readdir(dir));) {
-        const char *name = entry->d_name;
+    for (struct dirent* entry; (entry = readdir(dir));) {
+        const char* name = entry->d_name;
         struct stat st;
         if (!strcmp(name, ".") || !strcmp(name, ".."))
             continue;
@@ -153,7 +156,7 @@ static void walk(const char *folder, int depth)
     closedir(dir);
 }
 
-static void report(const char *who, pid_t pid, const char *name)
+static void report(const char* who, pid_t pid, const char* name)
 {
     char path[64], target[PATH_MAX];
     snprintf(path, sizeof path, "/proc/%d/%s", pid, name);
@@ -162,7 +165,7 @@ static void report(const char *who, pid_t pid, const char *name)
     if (!strcmp(name, "exe") || !strcmp(name, "root") || !strcmp(name, "cwd")) {
         rc = (int)readlink(path, target, sizeof target);
     } else if (!strcmp(name, "fd")) {
-        DIR *dir = opendir(path);
+        DIR* dir = opendir(path);
         errno = dir ? 0 : errno;
         while (dir && !errno && readdir(dir))
             ;
@@ -176,17 +179,17 @@ static void report(const char *who, pid_t pid, const char *name)
     printf("%s %s %s\n", who, name, rc >= 0 ? "open" : strerrorname_np(errno));
 }
 
-static void report_all(const char *who, pid_t pid)
+static void report_all(const char* who, pid_t pid)
 {
-    static const char *const names[] = {"environ", "mem", "maps", "auxv", "fd", "exe", "root",
-                                        "cwd", "syscall"};
+    static const char* const names[] = {"environ", "mem",  "maps", "auxv",   "fd",
+                                        "exe",     "root", "cwd",  "syscall"};
     for (size_t i = 0; i < sizeof names / sizeof *names; ++i)
         report(who, pid, names[i]);
     long rc = ptrace(PTRACE_SEIZE, pid, 0, 0);
     printf("%s ptrace %s\n", who, rc == 0 ? "open" : strerrorname_np(errno));
 }
 
-int main(int argc, char **argv)
+int main(int argc, char** argv)
 {
     if (argc == 1) {
         /* The child of the control: it holds the word in its environment, nothing else. */
@@ -218,7 +221,7 @@ int main(int argc, char **argv)
             arguments[i] = ' ';
     printf("ARGUMENTS %.*s\n", size > 0 ? (int)size : 0, arguments);
     close(fd);
-    for (char **entry = environ; *entry; ++entry)
+    for (char** entry = environ; *entry; ++entry)
         search(*entry, strlen(*entry), "ENVIRONMENT");
 
     int ready[2];

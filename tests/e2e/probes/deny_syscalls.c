@@ -44,49 +44,83 @@
 #define SYS_open_tree_attr 467
 #endif
 
-#define CALL(name) {#name, SYS_##name}
+#define CALL(name)        \
+    {                     \
+#name, SYS_##name \
+    }
 
 static const struct {
-    const char *name;
+    const char* name;
     long number;
 } calls[] = {
-    CALL(capget), CALL(capset), CALL(chdir), CALL(chroot), CALL(clone), CALL(clone3),
-    CALL(close_range), CALL(connect), CALL(epoll_create1), CALL(eventfd2), CALL(execve),
-    CALL(execveat), CALL(faccessat), CALL(faccessat2), CALL(fchdir), CALL(fchmod),
-    CALL(fchmodat), CALL(fchownat), CALL(fcntl), CALL(fsconfig), CALL(fsmount), CALL(fsopen),
-    CALL(fspick), CALL(fstat), CALL(ftruncate), CALL(getrandom), CALL(io_uring_setup),
-    CALL(ioctl), CALL(kill), CALL(linkat), CALL(listmount), CALL(memfd_create), CALL(mkdirat),
-    CALL(mknodat), CALL(mount), CALL(mount_setattr), CALL(move_mount), CALL(newfstatat),
-    CALL(open_tree), CALL(open_tree_attr), CALL(openat), CALL(openat2), CALL(personality),
-    CALL(pidfd_getfd), CALL(pidfd_open), CALL(pidfd_send_signal), CALL(pipe2),
-    CALL(pivot_root), CALL(prctl), CALL(prlimit64), CALL(ptrace), CALL(read), CALL(readlinkat),
-    CALL(recvmsg), CALL(seccomp), CALL(sendmsg), CALL(sethostname), CALL(setgid),
-    CALL(setgroups), CALL(setns), CALL(setresgid), CALL(setresuid), CALL(setsid), CALL(setuid),
-    CALL(signalfd4), CALL(socket), CALL(socketpair), CALL(statfs), CALL(statmount), CALL(statx),
-    CALL(symlinkat), CALL(timerfd_create), CALL(umount2), CALL(unlinkat), CALL(unshare),
-    CALL(wait4), CALL(waitid), CALL(write),
+    CALL(capget),         CALL(capset),
+    CALL(chdir),          CALL(chroot),
+    CALL(clone),          CALL(clone3),
+    CALL(close_range),    CALL(connect),
+    CALL(epoll_create1),  CALL(eventfd2),
+    CALL(execve),         CALL(execveat),
+    CALL(faccessat),      CALL(faccessat2),
+    CALL(fchdir),         CALL(fchmod),
+    CALL(fchmodat),       CALL(fchownat),
+    CALL(fcntl),          CALL(fsconfig),
+    CALL(fsmount),        CALL(fsopen),
+    CALL(fspick),         CALL(fstat),
+    CALL(ftruncate),      CALL(getrandom),
+    CALL(io_uring_setup), CALL(ioctl),
+    CALL(kill),           CALL(linkat),
+    CALL(listmount),      CALL(memfd_create),
+    CALL(mkdirat),        CALL(mknodat),
+    CALL(mount),          CALL(mount_setattr),
+    CALL(move_mount),     CALL(newfstatat),
+    CALL(open_tree),      CALL(open_tree_attr),
+    CALL(openat),         CALL(openat2),
+    CALL(personality),    CALL(pidfd_getfd),
+    CALL(pidfd_open),     CALL(pidfd_send_signal),
+    CALL(pipe2),          CALL(pivot_root),
+    CALL(prctl),          CALL(prlimit64),
+    CALL(ptrace),         CALL(read),
+    CALL(readlinkat),     CALL(recvmsg),
+    CALL(seccomp),        CALL(sendmsg),
+    CALL(sethostname),    CALL(setgid),
+    CALL(setgroups),      CALL(setns),
+    CALL(setresgid),      CALL(setresuid),
+    CALL(setsid),         CALL(setuid),
+    CALL(signalfd4),      CALL(socket),
+    CALL(socketpair),     CALL(statfs),
+    CALL(statmount),      CALL(statx),
+    CALL(symlinkat),      CALL(timerfd_create),
+    CALL(umount2),        CALL(unlinkat),
+    CALL(unshare),        CALL(wait4),
+    CALL(waitid),         CALL(write),
 #ifdef SYS_fork
-    CALL(access), CALL(chmod), CALL(fork), CALL(mkdir), CALL(open), CALL(pipe), CALL(readlink),
-    CALL(rmdir), CALL(stat), CALL(symlink), CALL(unlink), CALL(vfork),
+    CALL(access),         CALL(chmod),
+    CALL(fork),           CALL(mkdir),
+    CALL(open),           CALL(pipe),
+    CALL(readlink),       CALL(rmdir),
+    CALL(stat),           CALL(symlink),
+    CALL(unlink),         CALL(vfork),
 #endif
 };
 
-#define ERROR(name) {#name, name}
+#define ERROR(name) \
+    {               \
+#name, name \
+    }
 
 static const struct {
-    const char *name;
+    const char* name;
     int number;
 } errors[] = {
-    ERROR(EACCES), ERROR(EAGAIN), ERROR(EBADF),  ERROR(EBUSY),  ERROR(EEXIST), ERROR(EINTR),
-    ERROR(EINVAL), ERROR(EIO),    ERROR(ELOOP),  ERROR(EMFILE), ERROR(ENFILE), ERROR(ENODEV),
-    ERROR(ENOENT), ERROR(ENOMEM), ERROR(ENOSPC), ERROR(ENOSYS), ERROR(ENOTDIR),
-    ERROR(EOPNOTSUPP), ERROR(EPERM), ERROR(EROFS), ERROR(EUSERS), ERROR(EXDEV),
+    ERROR(EACCES), ERROR(EAGAIN), ERROR(EBADF),  ERROR(EBUSY),  ERROR(EEXIST),  ERROR(EINTR),
+    ERROR(EINVAL), ERROR(EIO),    ERROR(ELOOP),  ERROR(EMFILE), ERROR(ENFILE),  ERROR(ENODEV),
+    ERROR(ENOENT), ERROR(ENOMEM), ERROR(ENOSPC), ERROR(ENOSYS), ERROR(ENOTDIR), ERROR(EOPNOTSUPP),
+    ERROR(EPERM),  ERROR(EROFS),  ERROR(EUSERS), ERROR(EXDEV),
 };
 
 static struct sock_filter program[4096];
 static unsigned short length;
 
-static void give_up(const char *what, const char *detail)
+static void give_up(const char* what, const char* detail)
 {
     fprintf(stderr, "deny_syscalls: %s: %s\n", what, detail);
     exit(125);
@@ -99,14 +133,14 @@ static void emit(struct sock_filter instruction)
     program[length++] = instruction;
 }
 
-static long number_of(const char *text)
+static long number_of(const char* text)
 {
-    char *end;
+    char* end;
     const long number = strtol(text, &end, 10);
     return *text != '\0' && *end == '\0' && number >= 0 ? number : -1;
 }
 
-static int error_of(const char *text)
+static int error_of(const char* text)
 {
     for (size_t i = 0; i < sizeof errors / sizeof errors[0]; ++i)
         if (strcmp(text, errors[i].name) == 0)
@@ -117,7 +151,7 @@ static int error_of(const char *text)
     return (int)number;
 }
 
-static long call_of(const char *text)
+static long call_of(const char* text)
 {
     for (size_t i = 0; i < sizeof calls / sizeof calls[0]; ++i)
         if (strcmp(text, calls[i].name) == 0)
@@ -146,7 +180,7 @@ static void deny(long call, int error, int userns_only)
     emit((struct sock_filter)BPF_STMT(BPF_RET | BPF_K, answer));
 }
 
-int main(int argc, char **argv)
+int main(int argc, char** argv)
 {
     int at = 1;
     int userns_only = 0;
@@ -160,11 +194,10 @@ int main(int argc, char **argv)
                                       offsetof(struct seccomp_data, arch)));
     emit((struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, THIS_ARCH, 1, 0));
     emit((struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
-    emit((struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
-                                      offsetof(struct seccomp_data, nr)));
+    emit((struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)));
     while (at + 1 < argc && strcmp(argv[at], "--") != 0) {
         const int error = error_of(argv[at++]);
-        for (char *name = strtok(argv[at++], ","); name; name = strtok(NULL, ","))
+        for (char* name = strtok(argv[at++], ","); name; name = strtok(NULL, ","))
             deny(call_of(name), error, userns_only);
         ++lists;
     }

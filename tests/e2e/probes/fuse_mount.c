@@ -31,13 +31,13 @@ static const char content[] = "from fuse\n";
 static uid_t owner;
 static gid_t group;
 
-static _Noreturn void fail(const char *what)
+static _Noreturn void fail(const char* what)
 {
     fprintf(stderr, "fuse_mount: %s: %s\n", what, strerror(errno));
     _exit(99);
 }
 
-static void write_file(const char *path, const char *text)
+static void write_file(const char* path, const char* text)
 {
     const int fd = open(path, O_WRONLY | O_CLOEXEC);
     if (fd < 0 || write(fd, text, strlen(text)) < 0)
@@ -45,11 +45,11 @@ static void write_file(const char *path, const char *text)
     close(fd);
 }
 
-static void reply(int fd, uint64_t unique, int error, const void *data, size_t size)
+static void reply(int fd, uint64_t unique, int error, const void* data, size_t size)
 {
     struct fuse_out_header head = {
         .len = (uint32_t)(sizeof head + size), .error = error, .unique = unique};
-    struct iovec parts[2] = {{&head, sizeof head}, {(void *)data, size}};
+    struct iovec parts[2] = {{&head, sizeof head}, {(void*)data, size}};
     /* A request that was interrupted in the meantime answers ENOENT: nobody waits any more. */
     if (writev(fd, parts, size > 0 ? 2 : 1) < 0 && errno != ENOENT)
         _exit(99);
@@ -64,9 +64,9 @@ static struct fuse_attr attributes(uint64_t node)
     return attr;
 }
 
-static void add_entry(char *buffer, size_t *used, uint64_t node, uint32_t type, const char *name)
+static void add_entry(char* buffer, size_t* used, uint64_t node, uint32_t type, const char* name)
 {
-    struct fuse_dirent *entry = (struct fuse_dirent *)(buffer + *used);
+    struct fuse_dirent* entry = (struct fuse_dirent*)(buffer + *used);
     entry->ino = node;
     entry->namelen = (uint32_t)strlen(name);
     entry->type = type;
@@ -75,13 +75,13 @@ static void add_entry(char *buffer, size_t *used, uint64_t node, uint32_t type, 
     entry->off = *used;
 }
 
-static void answer(int fd, const struct fuse_in_header *in, const void *body)
+static void answer(int fd, const struct fuse_in_header* in, const void* body)
 {
     const uint64_t node = in->nodeid;
 
     switch (in->opcode) {
     case FUSE_INIT: {
-        const struct fuse_init_in *init = body;
+        const struct fuse_init_in* init = body;
         struct fuse_init_out out = {.major = FUSE_KERNEL_VERSION,
                                     .minor = FUSE_KERNEL_MINOR_VERSION,
                                     .max_readahead = init->max_readahead,
@@ -114,7 +114,7 @@ static void answer(int fd, const struct fuse_in_header *in, const void *body)
     case FUSE_READDIR: {
         _Alignas(8) char buffer[256] = {0};
         size_t used = 0;
-        if (((const struct fuse_read_in *)body)->offset == 0) {
+        if (((const struct fuse_read_in*)body)->offset == 0) {
             add_entry(buffer, &used, ROOT_NODE, S_IFDIR >> 12, ".");
             add_entry(buffer, &used, ROOT_NODE, S_IFDIR >> 12, "..");
             add_entry(buffer, &used, FILE_NODE, S_IFREG >> 12, "hello");
@@ -123,7 +123,7 @@ static void answer(int fd, const struct fuse_in_header *in, const void *body)
         return;
     }
     case FUSE_READ: {
-        const struct fuse_read_in *read_in = body;
+        const struct fuse_read_in* read_in = body;
         size_t left = sizeof content - 1;
         left = read_in->offset < left ? left - (size_t)read_in->offset : 0;
         if (left > read_in->size)
@@ -165,12 +165,12 @@ static _Noreturn void serve(int fd)
             continue;
         if (size < (ssize_t)sizeof(struct fuse_in_header))
             _exit(0); /* ENODEV: it was unmounted. */
-        const struct fuse_in_header *in = (const struct fuse_in_header *)buffer;
+        const struct fuse_in_header* in = (const struct fuse_in_header*)buffer;
         answer(fd, in, buffer + sizeof *in);
     }
 }
 
-int main(int argc, char **argv)
+int main(int argc, char** argv)
 {
     if (argc < 3) {
         fprintf(stderr, "usage: fuse_mount DIR COMMAND [ARG...]\n");

@@ -17,9 +17,9 @@
 #include <unistd.h>
 
 /* Nothing is mapped there on any architecture. */
-#define BAD_ADDRESS ((void *)~0UL)
+#define BAD_ADDRESS ((void*)~0UL)
 
-static long attempt(const char *name)
+static long attempt(const char* name)
 {
     /* The raw calls are used because a C library may turn one call into another. */
     if (strcmp(name, "chmod") == 0) {
@@ -48,7 +48,7 @@ static long attempt(const char *name)
     _exit(255);
 }
 
-int main(int argc, char **argv)
+int main(int argc, char** argv)
 {
     if (argc != 2) {
         fprintf(stderr, "usage: try_syscall CALL\n");

@@ -24,10 +24,10 @@ unsigned long flags_of(const struct ::statvfs& status)
     };
     // ST_RDONLY is true for a read-only file system too, which is no flag of the mount.
     unsigned long flags = 0;
-    for (const Pair& pair : {Pair{ST_NOSUID, sys::ms_nosuid}, Pair{ST_NODEV, sys::ms_nodev},
-                             Pair{ST_NOEXEC, sys::ms_noexec}, Pair{ST_NOATIME, sys::ms_noatime},
-                             Pair{ST_NODIRATIME, sys::ms_nodiratime},
-                             Pair{ST_RELATIME, sys::ms_relatime}})
+    for (const Pair& pair :
+         {Pair{ST_NOSUID, sys::ms_nosuid}, Pair{ST_NODEV, sys::ms_nodev},
+          Pair{ST_NOEXEC, sys::ms_noexec}, Pair{ST_NOATIME, sys::ms_noatime},
+          Pair{ST_NODIRATIME, sys::ms_nodiratime}, Pair{ST_RELATIME, sys::ms_relatime}})
         if ((status.f_flag & pair.theirs) != 0)
             flags |= pair.ours;
     return flags;

@@ -238,8 +238,8 @@ TEST_CASE("resolve: what is missing, in the way, or goes in circles has the kern
             make_link("/tmp/outside", "root/out");
             make_link("file/", "root/slash");
             for (const char* const path :
-                 {"/missing", "/missing/a", "/missing/..", "/file/a", "/file/..", "/file/.", "/loop",
-                  "/ping", "/loop/a", "/dangling", "/dangling/a", "/out", "/slash"})
+                 {"/missing", "/missing/a", "/missing/..", "/file/a", "/file/..", "/file/.",
+                  "/loop", "/ping", "/loop/a", "/dangling", "/dangling/a", "/out", "/slash"})
                 say(path, inside.answer(path));
             say("kept loop", inside.place("/loop", Leaf::keep));
             say("kept dangling", inside.place("/dangling", Leaf::keep));
@@ -305,7 +305,8 @@ TEST_CASE("resolve: names of 255 bytes and paths of 4095 bytes are the longest")
             }
             say("depth", depth);
             const Fd deepest{::open(".", O_PATH | O_CLOEXEC)};
-            say("deep", answer_of(inside.resolve(path)) == answer_of(deepest) ? "found" : "not found");
+            say("deep",
+                answer_of(inside.resolve(path)) == answer_of(deepest) ? "found" : "not found");
             say("4095", answer_of(inside.resolve("/" + path)) == answer_of(deepest)
                             ? "found"
                             : inside.answer("/" + path));
@@ -509,12 +510,11 @@ TEST_CASE("ensure_directory: what is in the way is told, and nothing is made out
             tell("/loop");
             tell("/loop/a");
             say("long name",
-                error_name(mount::ensure_directory(*inside.state,
-                                                   ("/" + std::string(256, 'x')).c_str(), 0755,
-                                                   0755)));
+                error_name(mount::ensure_directory(
+                    *inside.state, ("/" + std::string(256, 'x')).c_str(), 0755, 0755)));
             say("long path",
-                error_name(mount::ensure_directory(*inside.state, std::string(5000, '/').append("x").c_str(),
-                                                   0755, 0755)));
+                error_name(mount::ensure_directory(
+                    *inside.state, std::string(5000, '/').append("x").c_str(), 0755, 0755)));
             say("unchanged", before == listing("root") + listing("outside") ? "yes" : "no");
         },
         [](const Ended& said) {
@@ -690,9 +690,10 @@ TEST_CASE("ensure: random requests make the same trees with both resolvers, and 
                     const Fd fd =
                         folder ? mount::ensure_directory(*inside->state, path.c_str(), 0755, 0750)
                                : mount::ensure_file(*inside->state, path.c_str(), 0750);
-                    results[side++] = inside->place_of(fd) +
-                                      (fd ? "" : " at " + number_of(inside->state->site) + " " +
-                                                     inside->detail());
+                    results[side++] =
+                        inside->place_of(fd) +
+                        (fd ? ""
+                            : " at " + number_of(inside->state->site) + " " + inside->detail());
                 }
                 if (results[0] != results[1] && begins_with(results[1], "ENAMETOOLONG")) {
                     // See above; from here on the two trees may differ.

@@ -47,11 +47,11 @@ TEST_CASE("init image: it is an executable in memory that nobody can change")
     REQUIRE(image.has_value());
     const int fd = image->get();
     CHECK(::fcntl(fd, F_GETFD) == FD_CLOEXEC);
-    CHECK(::fcntl(fd, F_GET_SEALS) ==
-          (F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE));
+    CHECK(::fcntl(fd, F_GET_SEALS) == (F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE));
     const std::string before = tests::contents_of(fd);
-    CHECK(before.compare(0, 4, "\x7f"
-                               "ELF") == 0);
+    CHECK(before.compare(0, 4,
+                         "\x7f"
+                         "ELF") == 0);
     CHECK(attempts_on(fd) == "write EPERM, write by name EPERM, truncate EPERM, grow EPERM, map "
                              "EPERM, add a seal EPERM");
     CHECK(tests::contents_of(fd) == before);

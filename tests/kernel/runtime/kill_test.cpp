@@ -63,7 +63,8 @@ TEST_CASE("kill: a set-up that is killed at any time gives an error or a sandbox
             std::thread killer{[&] {
                 const sys::Fd child = await_child(children, over);
                 ::usleep(delay);
-                if (child && ::syscall(SYS_pidfd_send_signal, child.get(), SIGKILL, nullptr, 0) == 0)
+                if (child &&
+                    ::syscall(SYS_pidfd_send_signal, child.get(), SIGKILL, nullptr, 0) == 0)
                     ++killed;
             }};
             Result<Sandbox> sandbox = Sandbox::start(variant.spec);
@@ -122,8 +123,7 @@ TEST_CASE("kill: an early end is told with the signal that caused it")
     });
     INFO(ended.all());
     REQUIRE(ended.well());
-    CHECK(ended["message"] ==
-          "The sandbox's set-up ended early: it was ended by signal KILL");
+    CHECK(ended["message"] == "The sandbox's set-up ended early: it was ended by signal KILL");
     CHECK(ended["signal"] == "9");
     CHECK(ended["children"] == "0");
 }

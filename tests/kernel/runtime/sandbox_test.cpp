@@ -93,21 +93,20 @@ TEST_CASE("sandbox: what must not start fails, each for its reason, and leaves n
     INFO(ended.all());
     REQUIRE(ended.well());
     CHECK(ended["no command"] == "not started: No command: there is nothing to execute");
-    const std::string missing =
-        "not started: execvp /nowhere/program: No such file or directory";
+    const std::string missing = "not started: execvp /nowhere/program: No such file or directory";
     CHECK(ended["command is missing"] == missing);
     CHECK(ended["command is missing, no init"] == missing);
     CHECK(ended["source is missing"] ==
           "not started: Can't find source path /nowhere: No such file or directory");
-    CHECK(ended["destination cannot be made"].compare(0, 37,
-                                                      "not started: Can't mkdir /proc/nowher") == 0);
-    CHECK(ended["host name is too long"].compare(0, 38,
-                                                 "not started: Can't set hostname to hhh") == 0);
+    CHECK(ended["destination cannot be made"].compare(
+              0, 37, "not started: Can't mkdir /proc/nowher") == 0);
+    CHECK(ended["host name is too long"].compare(0, 38, "not started: Can't set hostname to hhh") ==
+          0);
     CHECK(ended["descriptor is closed"].compare(0, 33, "not started: Can't find source pa") == 0);
     CHECK(ended["directory is missing"] ==
           "not started: Can't chdir to /nowhere: No such file or directory");
-    CHECK(ended["filter is nonsense"].compare(0, 40,
-                                              "not started: Unable to set up system cal") == 0);
+    CHECK(ended["filter is nonsense"].compare(0, 40, "not started: Unable to set up system cal") ==
+          0);
     CHECK(ended["lock file is missing"] ==
           "not started: Unable to open lock file /nowhere: No such file or directory");
     CHECK(ended["changed"].empty());
@@ -162,9 +161,8 @@ TEST_CASE("sandbox: while a sandbox lives only its own close-on-exec descriptors
                 int flags = -1;
                 const bool is_new =
                     std::sscanf(line.c_str(), "+ descriptor %d: %d", &fd, &flags) == 2;
-                const bool is_ours =
-                    is_new && flags == FD_CLOEXEC &&
-                    std::find(owned.begin(), owned.end(), fd) != owned.end();
+                const bool is_ours = is_new && flags == FD_CLOEXEC &&
+                                     std::find(owned.begin(), owned.end(), fd) != owned.end();
                 const bool is_the_child = line.find("children:") != std::string::npos;
                 if (!is_ours && !is_the_child)
                     unexpected += line + "\n";
@@ -206,7 +204,8 @@ TEST_CASE("sandbox: fifty starts, every other failing, leave no descriptor and n
         long refused = 0;
         const auto round = [&](std::size_t i) {
             const bool fails = i % 2 == 1;
-            const Spec& spec = fails ? bad[i / 2 % bad.size()].spec : good[i / 2 % good.size()].spec;
+            const Spec& spec =
+                fails ? bad[i / 2 % bad.size()].spec : good[i / 2 % good.size()].spec;
             const std::string end = run(spec);
             started += end == "exit 0" ? 1 : 0;
             refused += end.compare(0, 11, "not started") == 0 ? 1 : 0;
@@ -235,7 +234,8 @@ TEST_CASE("sandbox: fifty starts, every other failing, leave no descriptor and n
     CHECK(ended["children"] == "0");
 }
 
-TEST_CASE("sandbox: a host that ignores SIGCHLD starts sandboxes; with an init it has the status too")
+TEST_CASE(
+    "sandbox: a host that ignores SIGCHLD starts sandboxes; with an init it has the status too")
 {
     NEEDS("userns");
     const Ended ended = in_child(Where::here, [](Say& say) {
@@ -324,8 +324,7 @@ TEST_CASE("sandbox: nothing of the host's memory, environment, arguments and fil
     NEEDS("userns");
     const std::string word = random_word();
     REQUIRE(word.size() > 20);
-    const Printed said =
-        run_as_probe({"secrets", word}, {"PATH=/usr/bin:/bin", "SECRET=" + word});
+    const Printed said = run_as_probe({"secrets", word}, {"PATH=/usr/bin:/bin", "SECRET=" + word});
     INFO(said.text);
     REQUIRE(said.status == 0);
     // The same search finds the word in the host, which has it everywhere.

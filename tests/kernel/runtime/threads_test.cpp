@@ -114,9 +114,9 @@ TEST_CASE("threads: a program that another thread executes meanwhile gets none o
         };
         std::string leaked;
         for (int i = 0; i < 40 && leaked.empty(); ++i)
-            leaked = difference(without_memory_files(before.text),
-                                without_memory_files(
-                                    run_as_probe({"descriptors"}, {"PATH=/usr/bin"}).text));
+            leaked = difference(
+                without_memory_files(before.text),
+                without_memory_files(run_as_probe({"descriptors"}, {"PATH=/usr/bin"}).text));
         stop = true;
         for (std::thread& thread : threads)
             thread.join();

@@ -13,7 +13,10 @@ class Say {
 public:
     explicit Say(int fd) : fd_(fd) {}
     void operator()(const std::string& name, const std::string& value);
-    void operator()(const std::string& name, const char* value) { (*this)(name, std::string{value}); }
+    void operator()(const std::string& name, const char* value)
+    {
+        (*this)(name, std::string{value});
+    }
     void operator()(const std::string& name, long value) { (*this)(name, std::to_string(value)); }
 
 private:

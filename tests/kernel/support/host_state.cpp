@@ -64,8 +64,8 @@ std::string identity()
     std::string text;
     std::istringstream status{contents("/proc/self/status")};
     for (std::string line; std::getline(status, line);)
-        for (const char* const name : {"Umask", "Uid", "Gid", "Groups", "Cap", "NoNewPrivs",
-                                       "Seccomp:", "Threads"})
+        for (const char* const name :
+             {"Umask", "Uid", "Gid", "Groups", "Cap", "NoNewPrivs", "Seccomp:", "Threads"})
             if (line.compare(0, std::string{name}.size(), name) == 0)
                 text += line + "\n";
     return text;
@@ -79,14 +79,15 @@ std::string attributes()
     ::prctl(PR_GET_CHILD_SUBREAPER, &subreaper);
     return "dumpable: " + std::to_string(::prctl(PR_GET_DUMPABLE)) +
            "\ndeath signal: " + std::to_string(death_signal) +
-           "\nsubreaper: " + std::to_string(subreaper) + "\nsession: " +
-           std::to_string(::getsid(0)) + "\ngroup: " + std::to_string(::getpgrp()) + "\n";
+           "\nsubreaper: " + std::to_string(subreaper) +
+           "\nsession: " + std::to_string(::getsid(0)) + "\ngroup: " + std::to_string(::getpgrp()) +
+           "\n";
 }
 
 std::string surroundings_of_process()
 {
-    std::string text = "directory: " + link_text("/proc/self/cwd") + "\nroot: " +
-                       link_text("/proc/self/root") + "\n";
+    std::string text = "directory: " + link_text("/proc/self/cwd") +
+                       "\nroot: " + link_text("/proc/self/root") + "\n";
     for (const auto& entry : std::filesystem::directory_iterator{"/proc/self/ns"})
         text += "namespace: " + link_text(entry.path()) + "\n";
     for (char** entry = environ; *entry != nullptr; ++entry)

@@ -76,7 +76,8 @@ std::string why_no_memory()
 bool is_required(const std::string& name)
 {
     const char* const list = std::getenv("NSBOX_TESTS_REQUIRE");
-    return list != nullptr && ("," + std::string{list} + ",").find("," + name + ",") != std::string::npos;
+    return list != nullptr &&
+           ("," + std::string{list} + ",").find("," + name + ",") != std::string::npos;
 }
 
 std::string look(const std::string& name)
@@ -117,8 +118,8 @@ std::string surroundings()
     std::ifstream lsm{"/sys/kernel/security/lsm"};
     std::getline(lsm, modules);
     return "ran as uid " + std::to_string(::getuid()) + ", gid " + std::to_string(::getgid()) +
-           " on " + system.sysname + " " + system.release + ", security modules: " +
-           (modules.empty() ? "unknown" : modules) + "\n";
+           " on " + system.sysname + " " + system.release +
+           ", security modules: " + (modules.empty() ? "unknown" : modules) + "\n";
 }
 
 }  // namespace nsbox::tests

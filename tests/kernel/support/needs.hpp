@@ -12,8 +12,8 @@ bool has(const std::string& name);
 }  // namespace nsbox::tests
 
 /// Ends the test case here where something is lacking.
-#define NEEDS(name)                                                                                \
-    do {                                                                                           \
-        if (!::nsbox::tests::has(name))                                                            \
-            return;                                                                                \
+#define NEEDS(name)                     \
+    do {                                \
+        if (!::nsbox::tests::has(name)) \
+            return;                     \
     } while (false)

@@ -70,13 +70,13 @@ bool memory_holds(const std::string& folder, const std::string& word)
         unsigned long begin = 0;
         unsigned long end = 0;
         char rights[8] = {};
-        if (std::sscanf(line.c_str(), "%lx-%lx %7s", &begin, &end, rights) != 3 || rights[0] != 'r' ||
-            end - begin > most)
+        if (std::sscanf(line.c_str(), "%lx-%lx %7s", &begin, &end, rights) != 3 ||
+            rights[0] != 'r' || end - begin > most)
             continue;
         for (unsigned long at = begin; at < end && !found;) {
-            const ssize_t got = ::pread(memory.get(), piece.data(),
-                                        std::min<std::size_t>(piece.size(), end - at),
-                                        static_cast<off_t>(at));
+            const ssize_t got =
+                ::pread(memory.get(), piece.data(), std::min<std::size_t>(piece.size(), end - at),
+                        static_cast<off_t>(at));
             if (got <= 0)
                 break;
             found = ::memmem(piece.data(), static_cast<std::size_t>(got), word.data(),
@@ -130,8 +130,8 @@ int secrets(const std::vector<std::string>& words)
     const sys::Fd file = memory_file(word);
     print("host", places_of("/proc/self", word));
     // The shell stays, as process 2, and shows that other processes can be looked into.
-    const std::vector<std::string> command{"/bin/sh",   "-c",      "\"$@\"; exit $?", "sh",
-                                           own_path(), "--probe", "scan",           veil(word)};
+    const std::vector<std::string> command{"/bin/sh", "-c",   "\"$@\"; exit $?", "sh", own_path(),
+                                           "--probe", "scan", veil(word)};
     for (Variant& variant : variants(command)) {
         const bool has_proc = variant.spec.operations.size() > 1;
         if (variant.spec.namespaces.pid != Own::yes || variant.is_pid_1 || !has_proc)
@@ -162,8 +162,8 @@ int large(const std::vector<std::string>& words)
 {
     const std::string& word = words.at(1);
     constexpr std::size_t size = std::size_t{1} << 30;
-    void* const memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE,
-                                MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void* const memory =
+        ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
         return 1;
     for (std::size_t at = 0; at < size; at += 4096)
@@ -178,8 +178,7 @@ int large(const std::vector<std::string>& words)
             continue;
         }
         const std::string resident = status_field(sandbox->child_pid(), "VmRSS");
-        const std::string places =
-            places_of("/proc/" + std::to_string(sandbox->child_pid()), word);
+        const std::string places = places_of("/proc/" + std::to_string(sandbox->child_pid()), word);
         pipe.write.reset();
         print(variant.name, outcome(sandbox->wait()) + ", word " + places);
         print(variant.name + " resident", resident);
@@ -262,9 +261,9 @@ Printed run_as_probe(const std::vector<std::string>& words,
     ::posix_spawn_file_actions_adddup2(&actions, output.get(), STDERR_FILENO);
     Printed printed;
     pid_t pid = -1;
-    const int rc = ::posix_spawn(&pid, path.c_str(), &actions, nullptr,
-                                 const_cast<char* const*>(argv.data()),
-                                 const_cast<char* const*>(envp.data()));
+    const int rc =
+        ::posix_spawn(&pid, path.c_str(), &actions, nullptr, const_cast<char* const*>(argv.data()),
+                      const_cast<char* const*>(envp.data()));
     ::posix_spawn_file_actions_destroy(&actions);
     if (rc == 0)
         ::waitpid(pid, &printed.status, 0);

@@ -138,8 +138,8 @@ bool is_alive(pid_t pid)
     std::ifstream file{"/proc/" + std::to_string(pid) + "/stat"};
     std::string text{std::istreambuf_iterator<char>{file}, {}};
     const std::size_t name_end = text.rfind(')');
-    return name_end != std::string::npos && text.size() > name_end + 2 && text[name_end + 2] != 'Z' &&
-           text[name_end + 2] != 'X';
+    return name_end != std::string::npos && text.size() > name_end + 2 &&
+           text[name_end + 2] != 'Z' && text[name_end + 2] != 'X';
 }
 
 void sleep_milliseconds(int count)

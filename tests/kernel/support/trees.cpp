@@ -32,7 +32,8 @@ const std::vector<std::string>& names()
 
 std::string random_text(Random& random, std::size_t most)
 {
-    const std::vector<std::string> odd{"..", ".", "..", "", "missing", std::string(256, 'n'), "..."};
+    const std::vector<std::string> odd{"..", ".", "..", "", "missing", std::string(256, 'n'),
+                                       "..."};
     std::string text = random.one_in(3) ? "/" : "";
     for (std::size_t n = 1 + random.below(most); n > 0; --n) {
         text += random.one_in(3) ? random.of(odd) : random.of(names());
@@ -51,11 +52,18 @@ void grow(const std::string& top, Random& random, int depth)
     for (const std::string& name : names()) {
         const std::string path = top + "/" + name;
         switch (random.below(depth > 0 ? 8 : 5)) {
-        case 0: make_file(path); break;
+        case 0:
+            make_file(path);
+            break;
         case 1:
-        case 2: make_link(random_text(random, 4), path); break;
-        case 3: break;
-        case 4: make_folder(path); break;
+        case 2:
+            make_link(random_text(random, 4), path);
+            break;
+        case 3:
+            break;
+        case 4:
+            make_folder(path);
+            break;
         default:
             make_folder(path);
             grow(path, random, depth - 1);

@@ -92,8 +92,8 @@ TEST_CASE("host: the mount API is found where the caller may use it")
         const sys::Host host = sys::probe_host();
         say("uid", static_cast<long>(host.uid));
         say("mount API", host.has_mount_api ? "yes" : "no");
-        const sys::Fd tree{sys::raw::open_tree(
-            AT_FDCWD, "/", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE)};
+        const sys::Fd tree{
+            sys::raw::open_tree(AT_FDCWD, "/", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE)};
         say("open_tree", tree ? "yes" : "no");
     });
     INFO(ended.all());

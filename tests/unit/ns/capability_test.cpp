@@ -47,9 +47,9 @@ TEST_CASE("capability: the numbers are the kernel's")
 TEST_CASE("capability: what is no whole name is no capability")
 {
     for (const std::string name :
-         {"", "cap_", "CAP", "cap_nothing", "nothing", "all", "ALL", "0", "cap_0", "cap_chown,cap_kill",
-          "cap_chown,", "cap_chown ", " cap_chown", "cap_chown=ep", "cap_cap_chown", "cap_chow",
-          "cap_chownn", "chown\n"}) {
+         {"", "cap_", "CAP", "cap_nothing", "nothing", "all", "ALL", "0", "cap_0",
+          "cap_chown,cap_kill", "cap_chown,", "cap_chown ", " cap_chown", "cap_chown=ep",
+          "cap_cap_chown", "cap_chow", "cap_chownn", "chown\n"}) {
         CAPTURE(name);
         CHECK_FALSE(capability_by_name(name).has_value());
     }

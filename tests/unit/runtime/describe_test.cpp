@@ -341,10 +341,9 @@ TEST_CASE("describe: a refusal to write names the earlier read-only bind")
 
 TEST_CASE("describe: a source that is read-only itself is named as such")
 {
-    CHECK(hint_of(said({bind("/media", "/m", MOUNT_ATTR_NOSUID),
-                        mount::MakeDirectory{"/m/d", 0, 0}},
-                       Site::make, EROFS)) ==
-          "the source /media that was bound on /m is read-only itself");
+    CHECK(hint_of(said(
+              {bind("/media", "/m", MOUNT_ATTR_NOSUID), mount::MakeDirectory{"/m/d", 0, 0}},
+              Site::make, EROFS)) == "the source /media that was bound on /m is read-only itself");
 }
 
 TEST_CASE("describe: of several mounts above the place the last one before the failure counts")
@@ -364,8 +363,8 @@ TEST_CASE("describe: of several mounts above the place the last one before the f
     CHECK(hint({root, mount::MountTmpfs{"/usr", ""}}).empty());
     CHECK(begins_with(hint({root, mount::MountTmpfs{"/usr", ""}, mount::MakeReadOnly{"/usr"}}),
                       "the earlier --remount-ro /usr "));
-    CHECK(begins_with(hint({root, mount::MountTmpfs{"/other", ""}}),
-                      "the earlier --ro-bind /r / "));
+    CHECK(
+        begins_with(hint({root, mount::MountTmpfs{"/other", ""}}), "the earlier --ro-bind /r / "));
 }
 
 TEST_CASE("describe: what comes after the failed step is never blamed")

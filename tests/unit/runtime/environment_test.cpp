@@ -33,7 +33,8 @@ const EnvironmentEdit clear{Kind::clear, {}, {}};
 
 TEST_CASE("environment: without edits everything but PWD stays, in its order")
 {
-    CHECK(edit_environment({"A=1", "PWD=/x", "B=2", "PWDX=3"}, {}) == Texts{"A=1", "B=2", "PWDX=3"});
+    CHECK(edit_environment({"A=1", "PWD=/x", "B=2", "PWDX=3"}, {}) ==
+          Texts{"A=1", "B=2", "PWDX=3"});
     CHECK(edit_environment({}, {}).empty());
 }
 

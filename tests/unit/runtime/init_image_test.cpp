@@ -65,7 +65,8 @@ TEST_CASE("packet: filters, capabilities and the wish to die with the caller arr
 {
     Spec spec = tests::plain_spec();
     spec.namespaces.pid = Own::yes;
-    spec.seccomp_programs = {std::vector<std::uint8_t>(8, 0x11), std::vector<std::uint8_t>(24, 0x22)};
+    spec.seccomp_programs = {std::vector<std::uint8_t>(8, 0x11),
+                             std::vector<std::uint8_t>(24, 0x22)};
     spec.capabilities = {{CapabilityEdit::Kind::add, 13}};
     spec.die_with_parent = true;
     const Packet packet = filled(tests::planned(spec, tests::user_host()));

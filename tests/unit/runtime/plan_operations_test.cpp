@@ -59,11 +59,11 @@ Overlay overlay(Overlay::Upper kind)
 TEST_CASE("plan operations: each operation becomes its step, in the order of the Spec")
 {
     CHECK(tree_of({}) == "MakeRoot");
-    CHECK(tree_of({Tmpfs{"/t"}, Directory{"/d"}, Symlink{"x", "/l"}, Chmod{0700, "/d"},
-                   Mqueue{"/m"}, Proc{"/p"}, Dev{"/v"}, RemountReadOnly{"/t"}, bind_over("/b"),
-                   File{30, "/f"}}) ==
-          "MakeRoot MountTmpfs MakeDirectory MakeSymlink ChangeMode MountMqueue MountProc MountDev "
-          "MakeReadOnly BindTree WriteFile");
+    CHECK(
+        tree_of({Tmpfs{"/t"}, Directory{"/d"}, Symlink{"x", "/l"}, Chmod{0700, "/d"}, Mqueue{"/m"},
+                 Proc{"/p"}, Dev{"/v"}, RemountReadOnly{"/t"}, bind_over("/b"), File{30, "/f"}}) ==
+        "MakeRoot MountTmpfs MakeDirectory MakeSymlink ChangeMode MountMqueue MountProc MountDev "
+        "MakeReadOnly BindTree WriteFile");
     CHECK(tree_of({bind_over("/b"), Tmpfs{"/b/t"}, bind_over("/b/t/c")}) ==
           "MakeRoot BindTree MountTmpfs BindTree");
 }
@@ -91,9 +91,8 @@ TEST_CASE("plan operations: binds are nosuid, and nodev and read-only unless all
 
 TEST_CASE("plan operations: a bind says whether its source may be missing")
 {
-    const Plan plan =
-        planned(with({bind_over("/a"), bind_over("/b", Access::read_only, IfMissing::skip)}),
-                user_host());
+    const Plan plan = planned(
+        with({bind_over("/a"), bind_over("/b", Access::read_only, IfMissing::skip)}), user_host());
     const auto binds = steps_of<mount::BindTree>(plan);
     REQUIRE(binds.size() == 2);
     CHECK_FALSE(binds[0].may_be_missing);
@@ -105,8 +104,8 @@ TEST_CASE("plan operations: a bind says whether its source may be missing")
 TEST_CASE("plan operations: an empty source is refused, whatever else is there")
 {
     for (const IfMissing missing : {IfMissing::fail, IfMissing::skip}) {
-        const Spec spec = with({Tmpfs{"/t"}, Bind{"", "/d", Access::read_only, Devices::refused,
-                                                  missing}});
+        const Spec spec =
+            with({Tmpfs{"/t"}, Bind{"", "/d", Access::read_only, Devices::refused, missing}});
         CHECK(refusal(spec, user_host()) == "Can't find source path: No such file or directory "
                                             "(hint: the source is an empty word)");
     }
@@ -278,9 +277,9 @@ TEST_CASE("plan operations: missing parents are no more open than what is made b
 
 TEST_CASE("plan operations: private data has its mode inside folders that anyone may pass")
 {
-    const Plan plan = planned(with({Data{30, "/a", Access::read_only, 0600},
-                                    Data{31, "/b", Access::read_write, 0644}}),
-                              user_host());
+    const Plan plan = planned(
+        with({Data{30, "/a", Access::read_only, 0600}, Data{31, "/b", Access::read_write, 0644}}),
+        user_host());
     const auto data = steps_of<mount::BindContents>(plan);
     REQUIRE(data.size() == 2);
     CHECK(data[0].fd == 30);

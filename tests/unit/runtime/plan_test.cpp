@@ -102,14 +102,12 @@ TEST_CASE("plan: other ids need a user namespace")
     SUBCASE("root asks for another uid")
     {
         spec.uid = 5;
-        CHECK(refusal(spec, root_host()) ==
-              "Specifying --uid requires --unshare-user or --userns");
+        CHECK(refusal(spec, root_host()) == "Specifying --uid requires --unshare-user or --userns");
     }
     SUBCASE("root asks for another gid")
     {
         spec.gid = 5;
-        CHECK(refusal(spec, root_host()) ==
-              "Specifying --gid requires --unshare-user or --userns");
+        CHECK(refusal(spec, root_host()) == "Specifying --gid requires --unshare-user or --userns");
     }
     SUBCASE("the ids that root has are no others")
     {
@@ -189,10 +187,10 @@ TEST_CASE("plan: each namespace becomes its flag, and what is possible depends o
         Own Namespaces::*member;
         std::uint64_t flag;
     };
-    for (const Row& row : {Row{&Namespaces::pid, CLONE_NEWPID}, Row{&Namespaces::ipc, CLONE_NEWIPC},
-                           Row{&Namespaces::net, CLONE_NEWNET}, Row{&Namespaces::uts, CLONE_NEWUTS},
-                           Row{&Namespaces::cgroup, CLONE_NEWCGROUP},
-                           Row{&Namespaces::user, CLONE_NEWUSER}}) {
+    for (const Row& row :
+         {Row{&Namespaces::pid, CLONE_NEWPID}, Row{&Namespaces::ipc, CLONE_NEWIPC},
+          Row{&Namespaces::net, CLONE_NEWNET}, Row{&Namespaces::uts, CLONE_NEWUTS},
+          Row{&Namespaces::cgroup, CLONE_NEWCGROUP}, Row{&Namespaces::user, CLONE_NEWUSER}}) {
         CAPTURE(row.flag);
         Spec spec = plain_spec();
         CHECK(planned(spec, root_host()).clone_flags == CLONE_NEWNS);
@@ -309,8 +307,7 @@ TEST_CASE("plan: root that could lift the covers of /proc gets its mounts locked
           "CloseNow OpenHost WriteIdMaps ClearUmask MakeRoot BindTree MountProc EnterRoot "
           "NewUserNamespace DropBounding WriteIdMaps LoopbackUp SetHostname WaitForSupervisor "
           "RestoreUmask ChangeDirectory");
-    constexpr std::uint64_t late =
-        CLONE_NEWNET | CLONE_NEWUTS | CLONE_NEWCGROUP | CLONE_NEWIPC;
+    constexpr std::uint64_t late = CLONE_NEWNET | CLONE_NEWUTS | CLONE_NEWCGROUP | CLONE_NEWIPC;
     CHECK(plan.late_flags == late);
     CHECK(plan.clone_flags == (late | CLONE_NEWNS | CLONE_NEWUSER | CLONE_NEWPID));
     CHECK(step_of<ns::NewUserNamespace>(plan).others == (late | CLONE_NEWNS));
@@ -618,7 +615,8 @@ TEST_CASE("plan: Q2: root without a user namespace can keep no more than it has,
     SUBCASE("added and dropped again is not asked for")
     {
         spec.capabilities = {{Kind::add, cap_sys_resource}, {Kind::drop, cap_sys_resource}};
-        CHECK(step_of<ns::SetCapabilities>(planned(spec, host)).sets == host.permitted_capabilities);
+        CHECK(step_of<ns::SetCapabilities>(planned(spec, host)).sets ==
+              host.permitted_capabilities);
     }
     SUBCASE("dropping all leaves none")
     {

@@ -62,7 +62,8 @@ TEST_CASE("options: the help text lists each option once, and each enumerator ha
     CHECK(seen.size() == names.size());
 }
 
-TEST_CASE("options: the number of arguments is that of the words shown, with a text for lacking ones")
+TEST_CASE(
+    "options: the number of arguments is that of the words shown, with a text for lacking ones")
 {
     for (const std::string& name : listed()) {
         CAPTURE(name);
@@ -133,9 +134,15 @@ TEST_CASE("options: one wrong letter never leads further than one letter away")
         std::string wrong = name;
         const std::size_t at = 2 + random.below(name.size() - 2);
         switch (random.below(3)) {
-        case 0: wrong.erase(at, 1); break;
-        case 1: wrong.insert(at, 1, letters[random.below(letters.size())]); break;
-        default: wrong[at] = letters[random.below(letters.size())]; break;
+        case 0:
+            wrong.erase(at, 1);
+            break;
+        case 1:
+            wrong.insert(at, 1, letters[random.below(letters.size())]);
+            break;
+        default:
+            wrong[at] = letters[random.below(letters.size())];
+            break;
         }
         CAPTURE(wrong);
         const std::string found = nearest_option(wrong);

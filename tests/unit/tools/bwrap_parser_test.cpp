@@ -132,7 +132,8 @@ TEST_CASE("parser: --help and --version stop the reading where they are")
 
 TEST_CASE("parser: an unknown option is refused, with the nearest one beside it")
 {
-    CHECK(error_of({"--ro-bnd", "/a", "/b"}) == "Unknown option --ro-bnd (did you mean --ro-bind?)");
+    CHECK(error_of({"--ro-bnd", "/a", "/b"}) ==
+          "Unknown option --ro-bnd (did you mean --ro-bind?)");
     CHECK(error_of({"--completely-different"}) == "Unknown option --completely-different");
     CHECK(error_of({"-x"}) == "Unknown option -x");
     CHECK(error_of({"-"}) == "Unknown option -");
@@ -200,8 +201,8 @@ TEST_CASE("parser: Q17: descriptors are decimal numbers up to 2^31 - 1 and nothi
             CAPTURE(text);
             CHECK(error_of({option, text}) == "Invalid fd: " + text);
         }
-    for (const char* const option : {"--bind-fd", "--ro-bind-fd", "--file", "--bind-data",
-                                     "--ro-bind-data"})
+    for (const char* const option :
+         {"--bind-fd", "--ro-bind-fd", "--file", "--bind-data", "--ro-bind-data"})
         CHECK(error_of({option, "4294967301", "/x"}) == "Invalid fd: 4294967301");
     CHECK(spec_of({"--userns", "2147483647"}).namespaces.join_user == 2147483647);
     CHECK(spec_of({"--pidns", "0"}).namespaces.join_pid == 0);
@@ -272,8 +273,8 @@ TEST_CASE("parser: of an option that counts once the last use counts, with a war
     const sys::Fd first = tests::memory_file();
     const sys::Fd second = tests::memory_file();
     for (const std::string option : {"--info-fd", "--json-status-fd"}) {
-        spec = spec_with({option, number(first.get()), option, number(second.get())},
-                         warning(option));
+        spec =
+            spec_with({option, number(first.get()), option, number(second.get())}, warning(option));
         CHECK(spec.consumed == std::vector<int>{first.get()});
     }
     CHECK(spec.status_descriptor == second.get());
@@ -397,10 +398,12 @@ TEST_CASE("parser: binds differ in access, devices and what a missing source mea
 
 TEST_CASE("parser: the other operations hold what they were given, in the order given")
 {
-    const Spec spec = spec_of({"--proc", "/p", "--dev", "/v", "--mqueue", "/m", "--remount-ro",
-                               "/r", "--symlink", "text", "/s", "--file", "50", "/f",
-                               "--bind-data", "51", "/b", "--ro-bind-data", "52", "/c", "--tmpfs",
-                               "/t", "--dir", "/d", "--chmod", "0700", "/d"});
+    const Spec spec =
+        spec_of({"--proc",       "/p",   "--dev",       "/v",   "--mqueue", "/m",
+                 "--remount-ro", "/r",   "--symlink",   "text", "/s",       "--file",
+                 "50",           "/f",   "--bind-data", "51",   "/b",       "--ro-bind-data",
+                 "52",           "/c",   "--tmpfs",     "/t",   "--dir",    "/d",
+                 "--chmod",      "0700", "/d"});
     const auto& ops = spec.operations;
     REQUIRE(ops.size() == 11);
     CHECK(std::get<Proc>(ops[0]).destination == "/p");
@@ -663,8 +666,8 @@ TEST_CASE("parser: random words give either a request without errors or errors w
         }
         const Parsed parsed = parse(words);
         CAPTURE(parsed.errors);
-        const bool only_warnings = !contains(parsed.errors, "bwrap: ") ||
-                                   contains(parsed.errors, "will take effect");
+        const bool only_warnings =
+            !contains(parsed.errors, "bwrap: ") || contains(parsed.errors, "will take effect");
         CHECK((parsed.request.has_value() ? only_warnings : !parsed.errors.empty()));
     }
 }
