@@ -42,7 +42,8 @@ struct Pipe {
 inline Pipe make_pipe(int flags = O_CLOEXEC)
 {
     int ends[2] = {-1, -1};
-    (void)::pipe2(ends, flags);  // The caller sees the ends that it did not get.
+    if (::pipe2(ends, flags) < 0)
+        ends[0] = ends[1] = -1;  // The caller sees the ends that it did not get.
     return {sys::Fd{ends[0]}, sys::Fd{ends[1]}};
 }
 
