@@ -184,6 +184,8 @@ BwrapParser::Outcome BwrapParser::apply(const OptionInfo& option, const Words& a
     return outcome;
 }
 
+// One case a line and an option: splitting the list would hide that it is whole.
+// NOLINTNEXTLINE(readability-function-size)
 BwrapParser::Outcome BwrapParser::run_option(const OptionInfo& option, const Words& a,
                                              bool from_file)
 {
