@@ -56,22 +56,24 @@ bool is_dot_dot(const char* at, std::size_t size) noexcept
     return size == 2 && at[0] == '.' && at[1] == '.';
 }
 
+Fd open_component(int folder, const char* component, std::size_t size) noexcept
+{
+    char name[256];
+    if (size >= sizeof name)
+        return Fd{-ENAMETOOLONG};
+    for (std::size_t i = 0; i < size; ++i)
+        name[i] = component[i];
+    name[size] = '\0';
+    return Fd{raw::openat(folder, name, O_PATH | O_CLOEXEC | O_NOFOLLOW)};
+}
+
 /// Opens `walked`, whose components are known to be no links and to hold no "..".
 Fd open_walked(int root, const PathText& walked) noexcept
 {
     Fd at{raw::openat(root, ".", O_PATH | O_CLOEXEC | O_DIRECTORY)};
     const char* rest = walked.text;
-    std::size_t size = 0;
-    while (at && next_component(rest, size)) {
-        char name[256];
-        if (size >= sizeof name)
-            return Fd{-ENAMETOOLONG};
-        for (std::size_t i = 0; i < size; ++i)
-            name[i] = rest[i];
-        name[size] = '\0';
-        at = Fd{raw::openat(at.get(), name, O_PATH | O_CLOEXEC | O_NOFOLLOW)};
-        rest += size;
-    }
+    for (std::size_t size = 0; at && next_component(rest, size); rest += size)
+        at = open_component(at.get(), rest, size);
     return at;
 }
 
@@ -83,13 +85,16 @@ void drop_last(PathText& path) noexcept
 }
 
 struct Walk {
-    PathText walked;   // What was resolved so far.
-    PathText pending;  // What is still to be resolved.
+    int root;
+    PathText walked;  // What was resolved so far, and what `folder` is: for "..".
+    Fd folder;
+    PathText pending;  // What is still to be resolved, from `next` on.
+    std::size_t next = 0;
     int links = 0;
 };
 
 /// Puts a link's text in front of what is still pending.
-int expand_link(Walk& walk, int link, const char* rest) noexcept
+int expand_link(Walk& walk, int link) noexcept
 {
     if (++walk.links > most_links)
         return -ELOOP;
@@ -102,79 +107,80 @@ int expand_link(Walk& walk, int link, const char* rest) noexcept
     if (text.size == 0)
         return -ENOENT;
     // What is still to come begins with a slash, if there is any.
-    if (!append(text, rest, sys::length(rest)))
+    if (!append(text, walk.pending.text + walk.next, walk.pending.size - walk.next))
         return -ENAMETOOLONG;
     if (text.text[0] == '/') {
         walk.walked.size = 0;
         walk.walked.text[0] = '\0';
+        walk.folder = open_walked(walk.root, walk.walked);
     }
     walk.pending = text;
-    return 0;
+    walk.next = 0;
+    return walk.folder ? 0 : walk.folder.error();
 }
 
-/// Whether a link in the folder `above` is one of procfs that leads to a file and not to a name.
-/// Those in its top folder ("self", "mounts") are ordinary ones.
-bool is_magic(int root, const PathText& above, int link) noexcept
+/// Whether a link in `folder` is one of procfs that leads to a file and not to a name. Those in its
+/// top folder ("self", "mounts") are ordinary ones.
+bool is_magic(int folder, int link) noexcept
 {
     if (raw::fs_magic(link) != PROC_SUPER_MAGIC)
         return false;
     constexpr ino_t top_of_procfs = 1;
-    const Fd folder = open_walked(root, above);
     struct ::stat status;
-    return raw::fstat(folder.get(), &status) < 0 || status.st_ino != top_of_procfs;
+    return raw::fstat(folder, &status) < 0 || status.st_ino != top_of_procfs;
 }
 
-/// One component of the walk; 1 when there is none left.
-int walk_component(Walk& walk, int root, Leaf leaf) noexcept
+/// Goes from the walk's folder to what `name` is there.
+int enter_component(Walk& walk, const char* name, std::size_t size, Leaf leaf) noexcept
 {
-    const char* at = walk.pending.text;
-    std::size_t size = 0;
-    if (!next_component(at, size))
-        return 1;
-    const char* rest = at + size;
-    if (is_dot_dot(at, size)) {
-        drop_last(walk.walked);
-    } else if (!is_dot(at, size)) {
-        if (!append(walk.walked, "/", 1) || !append(walk.walked, at, size))
-            return -ENAMETOOLONG;
-        const Fd here = open_walked(root, walk.walked);
-        if (!here)
-            return here.error();
-        struct ::stat status;
-        if (const int rc = raw::fstat(here.get(), &status); rc < 0)
-            return rc;
-        // A slash at the end asks for a folder, as another component would.
-        const bool last = *rest == '\0';
-        if (S_ISLNK(status.st_mode) && !(last && leaf == Leaf::keep)) {
-            drop_last(walk.walked);
-            if (is_magic(root, walk.walked, here.get()))
-                return -ELOOP;
-            return expand_link(walk, here.get(), rest);
-        }
-        if (!last && !S_ISDIR(status.st_mode))
-            return -ENOTDIR;
+    const std::size_t above = walk.walked.size;
+    if (!append(walk.walked, "/", 1) || !append(walk.walked, name, size))
+        return -ENAMETOOLONG;
+    Fd here = open_component(walk.folder.get(), name, size);
+    if (!here)
+        return here.error();
+    struct ::stat status;
+    if (const int rc = raw::fstat(here.get(), &status); rc < 0)
+        return rc;
+    // A slash at the end asks for a folder, as another component would.
+    const bool last = walk.pending.text[walk.next] == '\0';
+    if (S_ISLNK(status.st_mode) && !(last && leaf == Leaf::keep)) {
+        walk.walked.size = above;
+        walk.walked.text[above] = '\0';
+        if (is_magic(walk.folder.get(), here.get()))
+            return -ELOOP;
+        return expand_link(walk, here.get());
     }
-    const PathText copy = walk.pending;
-    walk.pending.size = 0;
-    const std::size_t skipped = static_cast<std::size_t>(rest - walk.pending.text);
-    append(walk.pending, copy.text + skipped, copy.size - skipped);
+    if (!last && !S_ISDIR(status.st_mode))
+        return -ENOTDIR;
+    walk.folder = static_cast<Fd&&>(here);
     return 0;
 }
 
 /// The walk for kernels, or seccomp filters around us, without openat2.
 Fd resolve_by_walking(int root, const char* path, Leaf leaf) noexcept
 {
-    Walk walk;
+    Walk walk{root, {}, {}, {}};
     walk.walked.text[0] = '\0';
     if (!append(walk.pending, path, sys::length(path)))
         return Fd{-ENAMETOOLONG};
-    for (;;) {
-        const int rc = walk_component(walk, root, leaf);
-        if (rc < 0)
+    walk.folder = open_walked(root, walk.walked);
+    while (walk.folder) {
+        const char* at = walk.pending.text + walk.next;
+        std::size_t size = 0;
+        if (!next_component(at, size))
+            break;
+        walk.next = static_cast<std::size_t>(at - walk.pending.text) + size;
+        if (is_dot(at, size))
+            continue;
+        if (is_dot_dot(at, size)) {
+            drop_last(walk.walked);
+            walk.folder = open_walked(root, walk.walked);
+        } else if (const int rc = enter_component(walk, at, size, leaf); rc < 0) {
             return Fd{rc};
-        if (rc == 1)
-            return open_walked(root, walk.walked);
+        }
     }
+    return static_cast<Fd&&>(walk.folder);
 }
 
 bool copy_name(Place& place, const char* from, std::size_t size) noexcept
