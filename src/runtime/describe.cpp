@@ -452,7 +452,8 @@ std::string Teller::earlier_read_only(const char* target) const
         if ((bind->attributes & 1) == 0)
             return "the source " + std::string{bind->source} + " that was bound on " +
                    bind->target + " is read-only itself";
-        name = std::string{"--ro-bind "} + bind->source + " " + bind->target;
+        name = std::string{bind->may_be_missing ? "--ro-bind-try " : "--ro-bind "} + bind->source +
+               " " + bind->target;
     } else if (const auto* const remount = std::get_if<mount::MakeReadOnly>(last)) {
         name = std::string{"--remount-ro "} + remount->target;
     } else {
