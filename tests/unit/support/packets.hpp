@@ -2,6 +2,8 @@
 
 #include "runtime/packet.hpp"
 
+#include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <stdexcept>
 #include <string>
@@ -13,7 +15,7 @@ namespace nsbox::tests {
 /// read unaligned, is an exception.
 class Packet {
 public:
-    explicit Packet(std::string bytes) : bytes_(std::move(bytes))
+    explicit Packet(const std::string& bytes) : bytes_(bytes.begin(), bytes.end())
     {
         header = at<runtime::PacketHeader>(0);
         require(header.size == bytes_.size());
@@ -31,9 +33,11 @@ public:
     std::string text(std::uint64_t offset) const
     {
         require(offset >= sizeof(runtime::PacketHeader));
-        const std::size_t end = bytes_.find('\0', offset);
-        require(end != std::string::npos);
-        return bytes_.substr(offset, end - offset);
+        require(offset < bytes_.size());
+        const auto begin = bytes_.begin() + static_cast<std::ptrdiff_t>(offset);
+        const auto end = std::find(begin, bytes_.end(), '\0');
+        require(end != bytes_.end());
+        return {begin, end};
     }
 
     /// A table of offsets that ends with zero, as texts.
@@ -63,10 +67,10 @@ public:
         const auto offset = at<std::uint64_t>(entry);
         const auto size = at<std::uint64_t>(entry + 8) * 8;
         require(offset % 8 == 0 && offset <= bytes_.size() && size <= bytes_.size() - offset);
-        return bytes_.substr(offset, size);
+        return {bytes_.data() + offset, size};
     }
 
-    const std::string& bytes() const { return bytes_; }
+    std::string bytes() const { return {bytes_.data(), bytes_.size()}; }
 
     runtime::PacketHeader header{};
 
@@ -77,7 +81,7 @@ private:
             throw std::out_of_range{"the packet is not sound"};
     }
 
-    std::string bytes_;
+    std::vector<char> bytes_;
 };
 
 }  // namespace nsbox::tests
