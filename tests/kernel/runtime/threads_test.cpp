@@ -7,6 +7,7 @@
 #include "tests/kernel/support/needs.hpp"
 #include "tests/kernel/support/probes.hpp"
 #include "tests/kernel/support/sandboxes.hpp"
+#include "tests/kernel/support/sanitizers.hpp"
 #include "tests/unit/support/files.hpp"
 
 #include <doctest/doctest.h>
@@ -23,23 +24,6 @@
 
 using namespace nsbox;
 using namespace nsbox::tests;
-
-namespace {
-
-std::atomic<int> host_pid{0};
-std::atomic<long> calls_in_host{0};
-std::atomic<long> calls_elsewhere{0};
-
-void note_where(int)
-{
-    // Not getpid(): this must be true even in a process that shares our memory.
-    if (::syscall(SYS_getpid) == host_pid.load())
-        ++calls_in_host;
-    else
-        ++calls_elsewhere;
-}
-
-}  // namespace
 
 TEST_CASE("threads: four threads start fifty sandboxes each, every one with its own status")
 {
@@ -102,21 +86,23 @@ TEST_CASE("threads: a program that another thread executes meanwhile gets none o
                         started += run(variant.spec) == "exit 0" ? 1 : 0;
                 }
             });
-        const auto without_memory_files = [](const std::string& text) {
-            // The probe's own output is such a file, and has another number each time.
+        // The probe's own output is another file each time, and a sanitizer's runtime looks at the
+        // memory map.
+        const auto without_others = [](const std::string& text) {
             std::string kept;
             std::istringstream stream{text};
             for (std::string line; std::getline(stream, line);)
                 if (line.find("descriptor 1:") == std::string::npos &&
-                    line.find("descriptor 2:") == std::string::npos)
+                    line.find("descriptor 2:") == std::string::npos &&
+                    line.find("/maps") == std::string::npos)
                     kept += line + "\n";
             return kept;
         };
         std::string leaked;
         for (int i = 0; i < 40 && leaked.empty(); ++i)
-            leaked = difference(
-                without_memory_files(before.text),
-                without_memory_files(run_as_probe({"descriptors"}, {"PATH=/usr/bin"}).text));
+            leaked =
+                difference(without_others(before.text),
+                           without_others(run_as_probe({"descriptors"}, {"PATH=/usr/bin"}).text));
         stop = true;
         for (std::thread& thread : threads)
             thread.join();
@@ -130,6 +116,26 @@ TEST_CASE("threads: a program that another thread executes meanwhile gets none o
     CHECK(ended["started"] == "some");
     CHECK(ended["leaked"].empty());
 }
+
+// A thread sanitizer puts a handler off until the thread calls something that it watches. That
+// may be the memset() of the child that shares the thread's memory, which proves nothing.
+#if !NSBOX_THREAD_SANITIZER
+namespace {
+
+std::atomic<int> host_pid{0};
+std::atomic<long> calls_in_host{0};
+std::atomic<long> calls_elsewhere{0};
+
+void note_where(int)
+{
+    // Not getpid(): this must be true even in a process that shares our memory.
+    if (::syscall(SYS_getpid) == host_pid.load())
+        ++calls_in_host;
+    else
+        ++calls_elsewhere;
+}
+
+}  // namespace
 
 TEST_CASE("threads: the host's signal handlers run in the host and nowhere else")
 {
@@ -165,6 +171,7 @@ TEST_CASE("threads: the host's signal handlers run in the host and nowhere else"
     CHECK(ended["in the host"] == "called");
     CHECK(ended["elsewhere"] == "0");
 }
+#endif
 
 TEST_CASE("threads: a sandbox outlives the thread that started it, unless it was to die with it")
 {

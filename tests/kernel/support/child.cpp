@@ -5,9 +5,11 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <cstdio>
 #include <cstring>
 #include <exception>
 #include <fcntl.h>
+#include <iostream>
 #include <linux/sched.h>
 #include <poll.h>
 #include <sys/mount.h>
@@ -132,6 +134,9 @@ Ended in_child(Where where, const std::function<void(Say&)>& body, int seconds)
     sys::Fd theirs{ends[1]};
     const uid_t uid = ::geteuid();
     const gid_t gid = ::getegid();
+    // What is buffered would be printed by both.
+    std::cout.flush();
+    std::fflush(stdout);
     const pid_t child = start_process(where);
     if (child == 0) {
         ours.reset();
