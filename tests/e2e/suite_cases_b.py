@@ -233,6 +233,12 @@ def b07(ctx):
     ctx.ok(ctx.bw(*base, "--ro-bind", f"{private}/d/file", "/tmp/f", "test", "-f", "/tmp/f"))
     # The same directory is closed to the command itself.
     ctx.fails(ctx.bw(*base, "--cap-drop", "ALL", "ls", f"{private}/d"), err="Permission denied")
+    # As a layer it is refused (D-private-layer), and works once it can be reached.
+    layers = ("--overlay-src", f"{private}/d", "--ro-overlay", "/tmp/m", "cat", "/tmp/m/file")
+    layers = ("--overlay-src", ctx.mkdir("mnt2"), *layers)
+    ctx.fails(ctx.bw(*base, *layers), rc=1, err=r"^bwrap: .*/p/d: Permission denied")
+    os.chmod(private, 0o711)
+    ctx.ok(ctx.bw(*base, *layers), out="inside")
 
 
 @case("case-B08", "a start does not touch automount points below a bound tree", only="root")

@@ -135,10 +135,10 @@ TEST_CASE("sandbox: a peculiar host process is after every start what it was bef
         CAPTURE(variant.name);
         CHECK(ended["end of " + variant.name] == "exit 0");
     }
-    for (const auto& [name, value] : ended.facts)
-        if (name.compare(0, 11, "changed by ") == 0) {
-            CAPTURE(name);
-            CHECK(value.empty());
+    for (const auto& fact : ended.facts)
+        if (fact.first.compare(0, 11, "changed by ") == 0) {
+            CAPTURE(fact.first);
+            CHECK(fact.second.empty());
         }
 }
 
