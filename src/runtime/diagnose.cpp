@@ -182,7 +182,8 @@ std::string diagnose_mounts_below(const std::string& path)
     });
     if (list.empty())
         return {};
-    return "the layer " + path + " has other mounts below it (" + list + (count > 3 ? ", ..." : "") +
+    return "the layer " + path + " has other mounts below it (" + list +
+           (count > 3 ? ", ..." : "") +
            "), which an ordinary user may not leave out: use folders without mounts";
 }
 
