@@ -1,7 +1,11 @@
 #include "bwrap_main.hpp"
 
 #include "bwrap_parser.hpp"
+#include "duration.hpp"
 #include "messages.hpp"
+#include "orphans.hpp"
+#include "signals.hpp"
+#include "window.hpp"
 
 #include "nsbox/nsbox.hpp"
 
@@ -59,18 +63,32 @@ void close_others(std::vector<int> keep)
     close_up_to(~0U);
 }
 
-void drop_capabilities()
+/// What this process needs its rights for is done, except that it may have to signal a command
+/// that has become another user.
+void drop_capabilities(bool keep_kill)
 {
     __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
-    const __user_cap_data_struct none[2] = {};
+    __user_cap_data_struct sets[2] = {};
+    if (keep_kill && ::syscall(SYS_capget, &header, sets) == 0) {
+        const __u32 kill = sets[0].permitted & (1U << CAP_KILL);
+        sets[0] = {kill, kill, 0};
+        sets[1] = {};
+    }
     // Refused only where there is nothing to drop.
-    (void)::syscall(SYS_capset, &header, none);
+    (void)::syscall(SYS_capset, &header, sets);
 }
 
-/// Ends this process with its parent. False where the parent is gone already.
-bool follow_parent(pid_t parent)
+/// A descriptor that tells when the calling process ends; nothing where it has ended already. Its
+/// threads may come and go, which the kernel's own parent-death signal would not bear. A parent
+/// in an outer pid namespace has no number here: then that signal has to do, and there is -1.
+std::optional<int> follow_parent(pid_t parent)
 {
-    return ::prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && ::getppid() == parent;
+    if (parent == 0)
+        return ::prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 ? std::optional{-1} : std::nullopt;
+    const int pidfd = static_cast<int>(::syscall(SYS_pidfd_open, parent, 0));
+    if (pidfd < 0 || ::getppid() != parent)
+        return std::nullopt;
+    return pidfd;
 }
 
 /// Gives back the pages of code that only the start needed: while the command runs, this
@@ -92,26 +110,82 @@ void forget_code()
     ::dl_iterate_phdr(forget, nullptr);
 }
 
-int run(const Request& request, const Messages& messages)
+/// Whether everything in the sandbox is to be ended in the end, though no pid namespace does it.
+bool must_adopt(const Spec& spec)
+{
+    return spec.namespaces.pid == Own::no &&
+           (spec.die_with_parent || spec.end_with_command || spec.limits.any());
+}
+
+void say_what_ended_it(const Spec& spec, const ExitStatus& status, const Messages& messages)
+{
+    if (status.reason == Reason::time_limit)
+        messages.error("the time limit of " + say_duration(spec.limits.time) +
+                       " is over: the command was ended");
+    else if (status.reason == Reason::cpu_limit)
+        messages.error("the limit of " + say_duration(spec.limits.cpu) +
+                       " of processor time is reached: the command was ended");
+}
+
+int failure_code(const Request& request, const Error& error)
+{
+    const int status = failure_status(error);
+    return request.distinct_status || status > 128 ? status : 1;
+}
+
+int start_and_wait(const Request& request, const Watch& watch, const Messages& messages)
 {
     // Never destroyed: that would wait for the end of an init that ends anyway.
-    static Result<Sandbox> sandbox = Sandbox::start(request.spec);
+    static Result<Sandbox> sandbox = Sandbox::start(request.spec, watch);
     if (!sandbox) {
         messages.error(sandbox.error().message());
-        return sandbox.error().signal != 0 ? 128 + sandbox.error().signal : 1;
+        return failure_code(request, sandbox.error());
     }
     std::vector<int> keep = sandbox->descriptors();
-    if (request.spec.status_descriptor)
-        keep.push_back(*request.spec.status_descriptor);
+    for (const auto& fd : {request.spec.status_descriptor, request.spec.events_descriptor,
+                           watch.signals, watch.caller})
+        if (fd)
+            keep.push_back(*fd);
     close_others(std::move(keep));
-    drop_capabilities();
+    drop_capabilities(request.spec.signals_command || request.spec.limits.any() ||
+                      must_adopt(request.spec));
     forget_code();
     const Result<ExitStatus> status = sandbox->wait();
+    if (must_adopt(request.spec))
+        sandbox->kill();
     if (!status) {
         messages.error(status.error().message());
-        return 1;
+        return failure_code(request, status.error());
     }
+    say_what_ended_it(request.spec, *status, messages);
     return status->shell_code();
+}
+
+int run(Request& request, Watch watch, const Messages& messages)
+{
+    if (request.terminal) {
+        request.spec.terminal = window_for(request.window);
+        watch.input = STDIN_FILENO;
+        watch.output = STDOUT_FILENO;
+    }
+    if (request.forward_signals || request.terminal) {
+        request.spec.signals_command = true;
+        watch.signals = take_signals();
+        if (*watch.signals < 0) {
+            messages.error(std::string{"signalfd: "} + ::strerrordesc_np(errno));
+            return failure_code(request, Error{});
+        }
+    }
+    if (!must_adopt(request.spec))
+        return start_and_wait(request, watch, messages);
+    const std::optional<Orphans> orphans = Orphans::adopt();
+    if (!orphans) {
+        messages.error(std::string{"prctl(PR_SET_CHILD_SUBREAPER): "} + ::strerrordesc_np(errno));
+        return failure_code(request, Error{});
+    }
+    const int code = start_and_wait(request, watch, messages);
+    orphans->end();
+    return code;
 }
 
 }  // namespace
@@ -141,9 +215,9 @@ int bwrap_main(const std::string& argv0, const std::vector<std::string>& words)
     // A caller that ignores SIGCHLD would make the kernel throw the exit status away.
     ::signal(SIGCHLD, SIG_DFL);
     BwrapParser parser{messages};
-    const std::optional<Request> request = parser.parse(words);
+    std::optional<Request> request = parser.parse(words);
     if (!request)
-        return 1;
+        return parser.distinct_status() ? failure_status(Error{}) : 1;
     switch (request->kind) {
     case Request::Kind::help:
         write_out(STDOUT_FILENO, help_text(program));
@@ -157,12 +231,18 @@ int bwrap_main(const std::string& argv0, const std::vector<std::string>& words)
     case Request::Kind::run:
         break;
     }
-    if (request->spec.die_with_parent && !follow_parent(parent)) {
-        messages.error("Can't follow the parent process: it has ended, or prctl(PR_SET_PDEATHSIG) "
-                       "is refused");
-        return 1;
+    Watch watch;
+    if (request->spec.die_with_parent) {
+        const std::optional<int> caller = follow_parent(parent);
+        if (!caller) {
+            messages.error("Can't follow the parent process: it has ended, or pidfd_open is "
+                           "refused");
+            return failure_code(*request, Error{});
+        }
+        if (*caller >= 0)
+            watch.caller = *caller;
     }
-    return run(*request, messages);
+    return run(*request, watch, messages);
 }
 
 }  // namespace nsbox::tool

@@ -82,6 +82,16 @@ constexpr OptionInfo table[] = {
     {Opt::size, "--size", "BYTES", 1, "The size of the next --tmpfs", an},
     {Opt::chmod, "--chmod", "OCTAL PATH", 2, "Change the mode of PATH", two},
     {Opt::not_a_security_boundary, "--not-a-security-boundary", "", 0, "Go on where a mount below a bind cannot be restricted", ""},
+    {Opt::forward_signals, "--forward-signals", "", 0, "Hand signals to the command (nsbox only, as all below)", ""},
+    {Opt::kill_all, "--kill-all", "", 0, "End everything in the sandbox when the command ends", ""},
+    {Opt::timeout, "--timeout", "TIME", 1, "End the sandbox after TIME (1.5, 500ms, 2s, 3m, 1h)", an},
+    {Opt::kill_after, "--kill-after", "TIME", 1, "SIGKILL this long after a limit's SIGTERM (5s)", an},
+    {Opt::cpu_time, "--cpu-time", "TIME", 1, "End the sandbox when it used so much processor time", an},
+    {Opt::distinct_status, "--distinct-status", "", 0, "Exit with 125 where nsbox fails, 126 or 127 where\nthe command cannot be executed or found", ""},
+    {Opt::events_fd, "--events-fd", "FD", 1, "Write everything that happens to FD, as JSON", an},
+    {Opt::name, "--name", "NAME", 1, "Let nsbox ps, exec, kill and wait find it as NAME", an},
+    {Opt::pty, "--pty", "", 0, "Give the command a terminal of its own", ""},
+    {Opt::pty_size, "--pty-size", "COLUMNSxROWS", 1, "The size of that terminal where there is none outside", an},
 };
 // clang-format on
 

@@ -75,6 +75,16 @@ enum class Opt {
     size,
     chmod,
     not_a_security_boundary,
+    forward_signals,
+    kill_all,
+    timeout,
+    kill_after,
+    cpu_time,
+    distinct_status,
+    events_fd,
+    name,
+    pty,
+    pty_size,
 };
 
 struct OptionInfo {

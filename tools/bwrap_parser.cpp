@@ -1,5 +1,8 @@
 #include "bwrap_parser.hpp"
 
+#include "duration.hpp"
+#include "window.hpp"
+
 #include "nsbox/nsbox.hpp"
 
 #include <algorithm>
@@ -261,6 +264,18 @@ BwrapParser::Outcome BwrapParser::run_option(const OptionInfo& option, const Wor
     case Opt::perms:
     case Opt::size:
         return as_outcome(apply_modifier(option, a));
+    case Opt::die_with_parent:
+    case Opt::forward_signals:
+    case Opt::kill_all:
+    case Opt::timeout:
+    case Opt::kill_after:
+    case Opt::cpu_time:
+    case Opt::distinct_status:
+    case Opt::events_fd:
+    case Opt::name:
+    case Opt::pty:
+    case Opt::pty_size:
+        return as_outcome(apply_life(option, a));
     default:
         return as_outcome(apply_namespace(option.opt));
     }
@@ -340,9 +355,6 @@ bool BwrapParser::apply_namespace(Opt opt)
     case Opt::new_session:
         spec_.new_session = true;
         break;
-    case Opt::die_with_parent:
-        spec_.die_with_parent = true;
-        break;
     case Opt::as_pid_1:
         spec_.command_is_pid_1 = true;
         break;
@@ -388,13 +400,14 @@ bool BwrapParser::to_id(const char* kind, const std::string& text, std::optional
     return true;
 }
 
-bool BwrapParser::check_status_fd(int fd)
+bool BwrapParser::check_status_fd(int fd, const char* name)
 {
     const int flags = ::fcntl(fd, F_GETFL);
     if (flags < 0)
-        return fail(with_errno("Write to info_fd"));
+        return fail(with_errno(std::string{"Write to "} + name));
     if ((flags & O_ACCMODE) == O_RDONLY)
-        return fail("Write to info_fd: fd " + std::to_string(fd) + " is not open for writing");
+        return fail(std::string{"Write to "} + name + ": fd " + std::to_string(fd) +
+                    " is not open for writing");
     return true;
 }
 
@@ -662,6 +675,73 @@ bool BwrapParser::apply_modifier(const OptionInfo& option, const Words& a)
         return false;
     size_ = size;
     return true;
+}
+
+// How long it lives, and who hears of it.
+
+bool BwrapParser::to_duration(const OptionInfo& option, const std::string& text,
+                              std::chrono::milliseconds& time)
+{
+    const std::optional<std::chrono::milliseconds> value = parse_duration(text);
+    if (!value)
+        return fail(std::string{option.name} + " takes a length of time, not \"" + text +
+                    "\" (hint: 1.5, 500ms, 2s, 3m, 1h, 1d)");
+    time = *value;
+    return true;
+}
+
+bool BwrapParser::to_window_size(const std::string& text)
+{
+    request_.window = parse_window_size(text);
+    return request_.window ||
+           fail("--pty-size takes COLUMNSxROWS, as in 80x24, not \"" + text + "\"");
+}
+
+bool BwrapParser::to_name(const std::string& text)
+{
+    // It is shown on a line, and is not to be taken for an option.
+    const auto is_plain = [](unsigned char c) { return c > 0x20 && c != 0x7f && c != '/'; };
+    if (text.size() > 64 || text[0] == '-' || !std::all_of(text.begin(), text.end(), is_plain))
+        return fail("--name takes at most 64 characters, without blanks and slashes, that do not "
+                    "begin with \"-\"");
+    spec_.name = text;
+    return true;
+}
+
+bool BwrapParser::apply_life(const OptionInfo& option, const Words& a)
+{
+    switch (option.opt) {
+    case Opt::die_with_parent:
+        spec_.die_with_parent = true;
+        return true;
+    case Opt::forward_signals:
+        request_.forward_signals = true;
+        spec_.signals_command = true;
+        return true;
+    case Opt::kill_all:
+        spec_.end_with_command = true;
+        return true;
+    case Opt::timeout:
+        return to_duration(option, a[0], spec_.limits.time);
+    case Opt::kill_after:
+        return to_duration(option, a[0], spec_.limits.grace);
+    case Opt::cpu_time:
+        return to_duration(option, a[0], spec_.limits.cpu);
+    case Opt::distinct_status:
+        request_.distinct_status = true;
+        return true;
+    case Opt::events_fd:
+        return to_fd(a[0], spec_.events_descriptor, option) &&
+               check_status_fd(*spec_.events_descriptor, "events_fd");
+    case Opt::name:
+        return to_name(a[0]);
+    case Opt::pty:
+        request_.terminal = true;
+        return true;
+    default:
+        request_.terminal = true;
+        return to_window_size(a[0]);
+    }
 }
 
 // Security.

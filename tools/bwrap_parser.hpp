@@ -5,6 +5,7 @@
 
 #include "nsbox/spec.hpp"
 
+#include <chrono>
 #include <deque>
 #include <optional>
 #include <string>
@@ -18,6 +19,10 @@ struct Request {
     enum class Kind { run, help, version, usage };
     Kind kind = Kind::run;  ///< usage: there is no command.
     Spec spec;
+    bool forward_signals = false;
+    bool distinct_status = false;
+    bool terminal = false;             ///< The command is to have a terminal of its own...
+    std::optional<WindowSize> window;  ///< ...of this size, if there is none to go by.
 };
 
 /// Parses bwrap's command line, options taking effect one after the other, with warnings as they
@@ -28,6 +33,9 @@ public:
 
     /// The words after argv[0]. Nothing, after an error was printed.
     std::optional<Request> parse(const std::vector<std::string>& words);
+
+    /// Whether --distinct-status was among the words, also where others were wrong.
+    bool distinct_status() const { return request_.distinct_status; }
 
 private:
     using Words = std::vector<std::string>;
@@ -46,12 +54,17 @@ private:
     bool apply_file(const OptionInfo& option, const Words& a);
     bool apply_overlay(const OptionInfo& option, const Words& a);
     bool apply_security(const OptionInfo& option, const Words& a);
+    bool apply_life(const OptionInfo& option, const Words& a);
+    bool to_duration(const OptionInfo& option, const std::string& text,
+                     std::chrono::milliseconds& time);
+    bool to_window_size(const std::string& text);
+    bool to_name(const std::string& text);
     bool apply_modifier(const OptionInfo& option, const Words& a);
     bool add_bind(const Words& a, Access access, Devices devices, IfMissing missing);
     bool add_seccomp(const std::string& text);
     bool edit_capability(const std::string& text, bool add);
     bool set_label(std::optional<std::string>& label, const std::string& text);
-    bool check_status_fd(int fd);
+    bool check_status_fd(int fd, const char* name = "info_fd");
     bool nothing_pending();
     bool no_layers_pending();
     bool check_conflicts();

@@ -1,4 +1,5 @@
 #include "bwrap_main.hpp"
+#include "control_main.hpp"
 #include "messages.hpp"
 
 #include "nsbox/nsbox.hpp"
@@ -9,9 +10,14 @@ namespace {
 
 constexpr const char* help =
     "usage: nsbox OPTIONS... [--] COMMAND [ARGS...]   as bwrap: see nsbox --help\n"
+    "       nsbox exec [OPTIONS...] SANDBOX [--] COMMAND [ARGS...]\n"
+    "       nsbox ps [--json]\n"
+    "       nsbox kill [--signal SIGNAL] SANDBOX\n"
+    "       nsbox wait SANDBOX\n"
     "       nsbox version\n"
     "       nsbox help\n"
     "\n"
+    "SANDBOX is the name or the id of one that was started with --name.\n"
     "Under the name bwrap, or with an option as its first word, this program takes the\n"
     "options of bwrap 0.11.1.\n";
 
@@ -36,6 +42,15 @@ int nsbox_main(const std::vector<std::string>& words)
         write_out(STDOUT_FILENO, std::string{"nsbox "} + nsbox::version() + "\n");
         return 0;
     }
+    const std::vector<std::string> rest(words.begin() + 1, words.end());
+    if (words[0] == "exec")
+        return nsbox::tool::exec_main(rest);
+    if (words[0] == "ps")
+        return nsbox::tool::ps_main(rest);
+    if (words[0] == "kill")
+        return nsbox::tool::kill_main(rest);
+    if (words[0] == "wait")
+        return nsbox::tool::wait_main(rest);
     nsbox::tool::Messages{"nsbox"}.error("unknown command " + words[0] + " (hint: see nsbox help)");
     return 1;
 }

@@ -1,6 +1,8 @@
 #include "messages.hpp"
 
 #include <cerrno>
+#include <csignal>
+#include <poll.h>
 #include <unistd.h>
 
 namespace nsbox::tool {
@@ -19,8 +21,15 @@ void write_out(int fd, const std::string& text)
 
 void Messages::print(const char* level, const std::string& text) const
 {
+    // Nobody may be reading, or never read: that is no reason to wait for ever, or to die.
+    constexpr int patience = 2000;  // Milliseconds.
+    pollfd fd{STDERR_FILENO, POLLOUT, 0};
+    if (::poll(&fd, 1, patience) == 0)
+        return;
+    void (*const before)(int) = ::signal(SIGPIPE, SIG_IGN);
     // One write, so that lines of several processes do not mix.
     write_out(STDERR_FILENO, (level_prefix_ ? level : "") + program_ + ": " + text + "\n");
+    ::signal(SIGPIPE, before);
 }
 
 }  // namespace nsbox::tool

@@ -25,6 +25,13 @@ private:
     std::string_view text_;
 };
 
+/// How far a sandbox had come when it failed.
+enum class Phase {
+    request,  ///< What was asked for is not possible.
+    set_up,   ///< The sandbox could not be built.
+    execute,  ///< The command could not be executed.
+};
+
 /// Why an operation failed. Built where the failure was seen, printed once, by the program
 /// that uses the library. Plain value; owns its strings.
 struct Error {
@@ -34,6 +41,7 @@ struct Error {
     std::string reason;  ///< Said in place of the errno's text where that would mislead.
     std::string hint;    ///< What the user can do about it; may be empty.
     int signal = 0;      ///< The signal that ended the sandbox before the command started, or 0.
+    Phase phase = Phase::set_up;
 
     /// One line without a final newline: `op object: reason (hint: ...)`.
     std::string message() const;

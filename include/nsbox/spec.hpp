@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -147,6 +148,25 @@ struct EnvironmentEdit {
     std::string value;
 };
 
+/// The size of a terminal in characters; 0 leaves the kernel's default. See ioctl_tty(2).
+struct WindowSize {
+    unsigned short rows = 0;
+    unsigned short columns = 0;
+};
+
+/// What the command may use up before the sandbox is ended. Zero means no limit.
+struct Limits {
+    /// Wall clock, from the start: the command gets SIGTERM...
+    std::chrono::milliseconds time{0};
+    /// ...and everything in the sandbox SIGKILL when this has passed too.
+    std::chrono::milliseconds grace{5000};
+    /// User and system time of everything in the sandbox; processes whose parents ignore SIGCHLD
+    /// count while they live. Ends it in the same way.
+    std::chrono::milliseconds cpu{0};
+
+    bool any() const noexcept { return time.count() > 0 || cpu.count() > 0; }
+};
+
 /// What a sandbox is to be. A plain value: copying it copies the wish, nothing else.
 struct Spec {
     Namespaces namespaces;
@@ -160,9 +180,20 @@ struct Spec {
     std::optional<std::uint32_t> gid;
     std::vector<CapabilityEdit> capabilities;
 
-    bool new_session = false;              ///< setsid(2) before the command starts.
-    bool command_is_pid_1 = false;         ///< No init: the command is pid 1 itself.
-    bool die_with_parent = false;          ///< Everything ends when the starting thread ends.
+    bool new_session = false;       ///< setsid(2) before the command starts.
+    bool command_is_pid_1 = false;  ///< No init: the command is pid 1 itself.
+    /// Everything ends when the process that called start() ends. With command_is_pid_1 the end of
+    /// the thread that called it counts as that: there is no init that could tell the two apart.
+    bool die_with_parent = false;
+    bool end_with_command = false;  ///< Everything ends when the command ends.
+    bool signals_command = false;   ///< Sandbox::signal() works, with an init too.
+    Limits limits;
+    /// Others of the same user can find the sandbox by this name, or by its id where this is empty:
+    /// see nsbox/remote.hpp. A socket in the user's runtime folder exists meanwhile.
+    std::optional<std::string> name;
+    /// A pseudo-terminal of the sandbox's own is the command's standard input, output and error
+    /// and its controlling terminal; see Sandbox::terminal().
+    std::optional<WindowSize> terminal;
     bool disable_user_namespaces = false;  ///< The command can make no further user namespace.
     bool assert_user_namespaces_disabled = false;
 
@@ -176,6 +207,7 @@ struct Spec {
                                                           ///< then one byte here.
     std::optional<DescriptorNumber> info_descriptor;      ///< Gets one JSON object and is closed.
     std::optional<DescriptorNumber> status_descriptor;    ///< Gets a JSON object a line.
+    std::optional<DescriptorNumber> events_descriptor;    ///< The same, with more: doc/events.md.
     std::vector<DescriptorNumber> consumed;  ///< Further descriptors that the command must not see.
 
     std::optional<std::string> exec_label;  ///< SELinux labels, see selinux(8).

@@ -220,6 +220,17 @@ int populate_dev(ChildState& state, int dev) noexcept
     return 0;
 }
 
+/// A terminal of the new devpts, for the command; the working directory is the new /dev.
+int add_terminal(ChildState& state, int dev) noexcept
+{
+    if (const int rc = sys::open_pty(AT_FDCWD, "pts/ptmx", state.terminal); rc < 0)
+        return state.failed(Site::no_tty, rc);
+    sys::FixedText<32> name;
+    name.add("pts/").number(static_cast<unsigned>(sys::pty_number(state.terminal.master)));
+    const int rc = add_device(state, dev, "console", name.c_str());
+    return rc < 0 ? state.failed(Site::attach, rc) : 0;
+}
+
 }  // namespace
 
 int run(const MountDev& step, ChildState& state) noexcept
@@ -243,7 +254,10 @@ int run(const MountDev& step, ChildState& state) noexcept
         return state.failed(Site::no_tty, rc);
     if (rc = raw::symlinkat("pts/ptmx", dev.get(), "ptmx"); rc < 0)
         return state.failed(Site::make, rc);
-    if (step.console != nullptr)
+    if (step.own_terminal && state.terminal.master < 0) {
+        if (rc = add_terminal(state, dev.get()); rc < 0)
+            return rc;
+    } else if (step.console != nullptr)
         if (rc = add_device(state, dev.get(), "console", step.console); rc < 0)
             return state.failed(Site::attach, rc);
     adopt_root(state, dev, step.target);

@@ -73,6 +73,7 @@ struct MountDev {
     const char* target;
     const char* tmpfs_options;
     const char* console;  ///< The terminal to show as /dev/console, or null.
+    bool own_terminal;    ///< Open a new terminal there, which is /dev/console too.
 };
 
 struct MountTmpfs {

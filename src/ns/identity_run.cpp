@@ -108,6 +108,11 @@ int run(const JoinUserNamespace& step, ChildState&) noexcept
     return raw::setns(step.fd, CLONE_NEWUSER);
 }
 
+int run(const JoinNamespace& step, ChildState&) noexcept
+{
+    return raw::setns(step.fd, static_cast<int>(step.kind));
+}
+
 int run(const LimitUserNamespaces&, ChildState& state) noexcept
 {
     const int rc = write_proc(state, "sys/user/max_user_namespaces", "1");
@@ -160,9 +165,9 @@ int deny_user_namespaces() noexcept
 
 }  // namespace
 
-int run(const RefuseUserNamespaces&, ChildState& state) noexcept
+int run(const RefuseUserNamespaces& step, ChildState& state) noexcept
 {
-    if (state.deny_by_filter)
+    if (state.deny_by_filter || step.by_filter)
         if (const int rc = deny_user_namespaces(); rc < 0)
             return state.failed(Site::limit, rc);
     const int rc = raw::unshare(CLONE_NEWUSER);

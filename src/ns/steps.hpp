@@ -36,6 +36,12 @@ struct JoinUserNamespace {
     int fd;
 };
 
+/// Any other namespace than a user or pid namespace. See setns(2).
+struct JoinNamespace {
+    int fd;
+    unsigned kind;  ///< CLONE_NEW*.
+};
+
 /// Forbids user namespaces below the next one by its limit.
 struct LimitUserNamespaces {};
 
@@ -47,7 +53,9 @@ struct NewUserNamespace {
 };
 
 /// Succeeds only where a further user namespace cannot be made.
-struct RefuseUserNamespaces {};
+struct RefuseUserNamespaces {
+    bool by_filter;  ///< Though a limit may do it already.
+};
 
 /// The final capability sets. `ambient`: raise each one into the ambient set too, so that an
 /// exec by any user id keeps it.
@@ -61,6 +69,7 @@ int run(const WriteIdMaps& step, sys::ChildState& state) noexcept;
 int run(const RequireIdMap& step, sys::ChildState& state) noexcept;
 int run(const TakeIds& step, sys::ChildState& state) noexcept;
 int run(const JoinUserNamespace& step, sys::ChildState& state) noexcept;
+int run(const JoinNamespace& step, sys::ChildState& state) noexcept;
 int run(const LimitUserNamespaces& step, sys::ChildState& state) noexcept;
 int run(const NewUserNamespace& step, sys::ChildState& state) noexcept;
 int run(const RefuseUserNamespaces& step, sys::ChildState& state) noexcept;

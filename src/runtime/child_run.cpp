@@ -6,6 +6,7 @@
 #include "sys/raw.hpp"
 
 #include <csignal>
+#include <initializer_list>
 #include <linux/prctl.h>
 #include <sys/socket.h>
 
@@ -91,10 +92,25 @@ void settle_parent_death(const ChildProgram& program) noexcept
 
 [[noreturn]] void become_init(const ChildProgram& program, const ChildState& state) noexcept
 {
+    const auto amend = [&](std::size_t offset, const void* word) {
+        return raw::call(SYS_pwrite64, program.packet, word, sizeof(std::uint32_t), offset);
+    };
     const std::uint32_t choice = state.pwd_choice;
     long rc = choice == 0 ? 0  // As the packet has it.
-                          : raw::call(SYS_pwrite64, program.packet, &choice, sizeof choice,
-                                      offsetof(PacketHeader, pwd_choice));
+                          : amend(offsetof(PacketHeader, pwd_choice), &choice);
+    if (rc >= 0 && program.init_adopts) {
+        // This process's own list, and nothing else of the caller's /proc.
+        const int list = raw::openat(state.proc, "thread-self/children", O_RDONLY);
+        rc = list < 0 ? list : amend(offsetof(PacketHeader, children), &list);
+        if (rc >= 0 && program.join_pid >= 0) {
+            rc = amend(offsetof(PacketHeader, proc), &state.proc);
+            if (rc >= 0)
+                rc = raw::fcntl(state.proc, F_SETFD, 0);
+        }
+    }
+    for (const int fd : {program.init_supervisor, program.init_registry})
+        if (rc >= 0 && fd >= 0)
+            rc = raw::fcntl(fd, F_SETFD, 0);
     if (rc >= 0)
         rc = raw::fcntl(program.packet, F_SETFD, 0);
     if (rc >= 0)
@@ -162,6 +178,20 @@ void reset_handlers() noexcept
 
 }  // namespace
 
+namespace {
+
+/// Its executable, memory and descriptors in /proc are root's from here on (prctl(2),
+/// PR_SET_DUMPABLE): a process in the sandbox that is entered must not reach the host by them.
+void hide_if_asked(const ChildProgram& program) noexcept
+{
+    if (!program.hide)
+        return;
+    if (const int rc = raw::prctl(PR_SET_DUMPABLE, 0); rc < 0)
+        give_up(program.channel, Tell::late_failed, rc, starting);
+}
+
+}  // namespace
+
 void run_child(const ChildProgram& program) noexcept
 {
     raw::close(program.supervisor_end);
@@ -171,6 +201,7 @@ void run_child(const ChildProgram& program) noexcept
         give_up(program.channel, Tell::late_failed, rc, starting);
     if (const int rc = raw::prctl(PR_SET_NO_NEW_PRIVS, 1); rc < 0)
         give_up(program.channel, Tell::late_failed, rc, starting);
+    hide_if_asked(program);
     ChildState state;
     probe_kernel(state);
     state.channel = program.channel;
@@ -213,28 +244,6 @@ void run_joiner_entry(void* program) noexcept
 
 namespace {
 
-long send_descriptor(int channel, int fd, int hop) noexcept
-{
-    Message message{Tell::moved, hop, 0, 0};
-    iovec data{&message, sizeof message};
-    alignas(cmsghdr) char control[CMSG_SPACE(sizeof fd)] = {};
-    msghdr header{};
-    header.msg_iov = &data;
-    header.msg_iovlen = 1;
-    header.msg_control = control;
-    header.msg_controllen = sizeof control;
-    cmsghdr* const attached = CMSG_FIRSTHDR(&header);
-    attached->cmsg_level = SOL_SOCKET;
-    attached->cmsg_type = SCM_RIGHTS;
-    attached->cmsg_len = CMSG_LEN(sizeof fd);
-    __builtin_memcpy(CMSG_DATA(attached), &fd, sizeof fd);
-    long rc = 0;
-    do {
-        rc = raw::call(SYS_sendmsg, channel, &header, MSG_NOSIGNAL);
-    } while (rc == -EINTR);
-    return rc;
-}
-
 /// One more process on the way; this one ends.
 [[noreturn]] void hand_over(const ChildProgram& program, int hop, std::uint64_t flags,
                             void (*function)(void*)) noexcept
@@ -244,9 +253,10 @@ long send_descriptor(int channel, int fd, int hop) noexcept
     const long rc = clone_child(request, function, const_cast<ChildProgram*>(&program));
     if (rc < 0)
         give_up(program.channel, Tell::step_failed, static_cast<int>(rc), cloning);
-    if (const long sent = send_descriptor(program.channel, pidfd, hop); sent < 0) {
+    const long sent = tell_with_descriptor(program.channel, Message{Tell::moved, hop, 0, 0}, pidfd);
+    if (sent < 0) {
         // The supervisor does not know of it, so nobody else would end it.
-        raw::call(SYS_pidfd_send_signal, pidfd, SIGKILL, nullptr, 0);
+        raw::pidfd_send_signal(pidfd, SIGKILL);
         give_up(program.channel, Tell::step_failed, static_cast<int>(sent), cloning);
     }
     raw::exit_group(0);
@@ -266,6 +276,7 @@ void run_joiner(const ChildProgram& program) noexcept
 {
     if (const int rc = raw::prctl(PR_SET_PDEATHSIG, SIGKILL); rc < 0)
         give_up(program.channel, Tell::late_failed, rc, starting);
+    hide_if_asked(program);
     if (program.join_user >= 0)
         if (const int rc = raw::setns(program.join_user, CLONE_NEWUSER); rc < 0)
             give_up(program.channel, Tell::step_failed, rc, joining_user);

@@ -24,7 +24,8 @@ struct Command {
     std::size_t filter_count;
     std::uint64_t ambient;  ///< Capabilities to keep over exec.
     bool die_with_parent;
-    int program;  ///< An open file to execute in place of a path, or -1.
+    bool terminal;  ///< A session of its own, whose controlling terminal is standard input.
+    int program;    ///< An open file to execute in place of a path, or -1.
 };
 
 /// The kinds of what a sandbox process tells its supervisor; one SOCK_SEQPACKET message each.
@@ -36,7 +37,10 @@ enum class Tell : std::uint32_t {
     about_to_exec,  ///< The next thing is exec: the channel's end means that it happened.
     started,        ///< The command runs; value: its pid inside.
     exited,         ///< The command ended; value: its wait status; step: 1 if it was the last.
+                    ///< A CommandUsage follows.
     moved,          ///< The set-up goes on in another process, the value-th; its pidfd comes along.
+    command,        ///< The command's pidfd comes along.
+    terminal,       ///< The master of the sandbox's terminal comes along.
 };
 
 struct Message {
@@ -45,6 +49,16 @@ struct Message {
     std::int32_t step;
     std::uint32_t site;
 };
+
+/// What the command and its reaped children used, after a message that it exited.
+struct CommandUsage {
+    std::uint64_t user_us;
+    std::uint64_t system_us;
+    std::uint64_t max_rss_kib;
+};
+
+/// Sends a message that a descriptor comes with; the number of bytes or -errno. MSG_NOSIGNAL.
+long tell_with_descriptor(int channel, const Message& message, int fd) noexcept;
 
 /// Finds out which candidate would be executed, and what error there is if none would: entries
 /// of the search path that cannot be searched do not count as a refusal. To be called before

@@ -4,14 +4,37 @@
 
 #include "sys/raw.hpp"
 
+#include <asm/ioctls.h>
 #include <csignal>
 #include <linux/filter.h>
 #include <linux/prctl.h>
 #include <linux/seccomp.h>
+#include <sys/socket.h>
 
 namespace nsbox::runtime {
 
 namespace raw = sys::raw;
+
+long tell_with_descriptor(int channel, const Message& message, int fd) noexcept
+{
+    iovec data{const_cast<Message*>(&message), sizeof message};
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof fd)] = {};
+    msghdr header{};
+    header.msg_iov = &data;
+    header.msg_iovlen = 1;
+    header.msg_control = control;
+    header.msg_controllen = sizeof control;
+    cmsghdr* const attached = CMSG_FIRSTHDR(&header);
+    attached->cmsg_level = SOL_SOCKET;
+    attached->cmsg_type = SCM_RIGHTS;
+    attached->cmsg_len = CMSG_LEN(sizeof fd);
+    __builtin_memcpy(CMSG_DATA(attached), &fd, sizeof fd);
+    long rc = 0;
+    do {
+        rc = raw::call(SYS_sendmsg, channel, &header, MSG_NOSIGNAL);
+    } while (rc == -EINTR);
+    return rc;
+}
 
 int choose_candidate(const Command& command) noexcept
 {
@@ -41,6 +64,13 @@ int prepare_command(const Command& command) noexcept
     if (command.die_with_parent)
         if (rc = raw::prctl(PR_SET_PDEATHSIG, SIGKILL); rc < 0)
             return rc;
+    if (command.terminal) {
+        // Already the leader of a session where it is pid 1 of one.
+        if (rc = raw::setsid(); rc < 0 && rc != -EPERM)
+            return rc;
+        if (rc = static_cast<int>(raw::call(SYS_ioctl, 0, TIOCSCTTY, 0)); rc < 0)
+            return rc;
+    }
     for (unsigned cap = 0; cap < 64; ++cap) {
         if ((command.ambient >> cap & 1) == 0)
             continue;

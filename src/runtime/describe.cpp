@@ -79,6 +79,22 @@ Words mount_words(Literal op, const char* target, int err)
     return {op, target, {}, diagnose_mount(err)};
 }
 
+const char* namespace_kind(unsigned flag)
+{
+    switch (flag) {
+    case CLONE_NEWNS:
+        return "mnt";
+    case CLONE_NEWIPC:
+        return "ipc";
+    case CLONE_NEWNET:
+        return "net";
+    case CLONE_NEWUTS:
+        return "uts";
+    default:
+        return "cgroup";
+    }
+}
+
 struct Teller {
     const Plan& plan;
     std::size_t index;  ///< Of the step that failed.
@@ -111,6 +127,10 @@ struct Teller {
                 s.wanted,
                 {},
                 {}};
+    }
+    Words operator()(const TakeTerminal&) const
+    {
+        return {"Can't open a pseudo-terminal", {}, {}, {}};
     }
     Words operator()(const NewSession&) const { return {"setsid", {}, {}, {}}; }
     Words operator()(const LockFile& s) const
@@ -152,6 +172,10 @@ struct Teller {
         if (site == Site::gid)
             return {"unable to switch to gid", std::to_string(s.gid), {}, {}};
         return {"unable to switch to uid", std::to_string(s.uid), {}, {}};
+    }
+    Words operator()(const ns::JoinNamespace& s) const
+    {
+        return {"Can't enter the sandbox's namespace of kind", namespace_kind(s.kind), {}, {}};
     }
     Words operator()(const ns::JoinUserNamespace&) const
     {
@@ -523,7 +547,9 @@ Error describe_failure(const Plan& plan, const Message& message, const std::stri
                 plan.argv_name.empty() ? Literal{"execvp "} : Literal{"execvp"},
                 plan.argv_name,
                 {},
-                {}};
+                {},
+                0,
+                Phase::execute};
     case Tell::filter_failed:
         if (err == EINVAL)
             return {

@@ -1,5 +1,7 @@
 #include "runtime/init_image.hpp"
 
+#include "runtime/registry.hpp"
+
 #include "sys/raw.hpp"
 
 #include "init_bytes.hpp"  // Generated: the program of src/runtime/init/.
@@ -91,8 +93,16 @@ PacketHeader fill(Block& block, const Plan& plan, int channel)
     header.keep_count = static_cast<std::uint32_t>(keep.size());
     header.magic = packet_magic;
     header.channel = channel;
-    header.die_with_parent = plan.die_with_parent ? 1 : 0;
+    header.flags = (plan.die_with_parent ? packet_die_with_parent : 0U) |
+                   (plan.ends_with_command ? packet_end_with_command : 0U) |
+                   (plan.tells_command ? packet_tell_command : 0U) |
+                   (plan.subreaper ? packet_subreaper : 0U) |
+                   (plan.terminal ? packet_terminal : 0U);
+    header.supervisor = plan.supervisor ? plan.supervisor.get() : -1;
+    header.children = header.proc = -1;  // The set-up child says where it is.
     header.program = plan.program.get();
+    header.registry = plan.registry;
+    header.socket = block.add_text(socket_name(plan.id).c_str());
     header.ambient = plan.ambient;
     header.candidates = block.add_texts(plan.candidates);
     header.candidate_count = static_cast<std::uint32_t>(plan.candidates.size());

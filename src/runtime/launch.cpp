@@ -9,13 +9,17 @@
 #include "sys/mount_flags.hpp"
 #include "sys/raw.hpp"
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <linux/sched.h>
 #include <memory>
+#include <poll.h>
 #include <sys/file.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 
@@ -90,7 +94,7 @@ public:
     {
         if (!pidfd_)
             return;
-        raw::call(SYS_pidfd_send_signal, pidfd_.get(), SIGKILL, nullptr, 0);
+        raw::pidfd_send_signal(pidfd_.get(), SIGKILL);
         reap();
     }
     siginfo_t reap()
@@ -109,18 +113,6 @@ public:
 private:
     Fd pidfd_;
 };
-
-/// The pid of a process that we know by its pidfd only, as our /proc numbers it.
-pid_t pid_of(int pidfd)
-{
-    const std::string path = "/proc/self/fdinfo/" + std::to_string(pidfd);
-    const Fd file{raw::openat(AT_FDCWD, path.c_str(), O_RDONLY | O_CLOEXEC)};
-    char text[1024];
-    const long got = file ? raw::read(file.get(), text, sizeof text - 1) : -1;
-    text[got > 0 ? got : 0] = '\0';
-    const char* const at = std::strstr(text, "Pid:");
-    return at != nullptr ? static_cast<pid_t>(std::strtol(at + 4, nullptr, 10)) : -1;
-}
 
 /// Whether uid 0 can get at a source without the rights that it loses in a user namespace: all
 /// folders above have to be searchable by their mode bits.
@@ -148,7 +140,7 @@ bool reachable_without_privilege(const EarlyTree& early)
 /// One launch from beginning to end.
 class Launch {
 public:
-    explicit Launch(Plan& plan) : plan_(plan) {}
+    Launch(Plan& plan, const Watch& watch) : plan_(plan), watch_(watch) {}
 
     Result<Running> run()
     {
@@ -158,6 +150,7 @@ public:
         // A child with a copy of the memory would not see what is read later.
         if (plan_.seccomp >= 0 && !plan_.share_memory)
             TRY(read_filter());
+        TRY(open_host_terminal());
         TRY(prepare_init());
         fill_program();
         stack_.emplace(TRY(Stack::make()));
@@ -170,12 +163,38 @@ public:
         running.pidfd = child_.release();
         if (plan_.needs_init)
             running.channel = std::move(ours_);
+        running.command = std::move(command_);
+        running.command_pid = !plan_.needs_init ? pid_
+                              : running.command ? pid_of(running.command.get())
+                                                : -1;
+        running.terminal = std::move(terminal_);
+        running.ends_together = plan_.ends_with_command;
+        running.subreaper = plan_.subreaper;
+        running.signals = std::move(signals_);
+        correct_user_namespace();
+        running.report = report_;
         running.locks = std::move(locks_);
         running.joined = plan_.join_pid >= 0;
         return running;
     }
 
 private:
+    /// The child may have entered another user namespace since it reported.
+    void correct_user_namespace()
+    {
+        const bool changed =
+            std::any_of(plan_.steps.begin(), plan_.steps.end(), [](const ChildStep& step) {
+                return std::holds_alternative<ns::NewUserNamespace>(step) ||
+                       std::holds_alternative<ns::JoinUserNamespace>(step);
+            });
+        std::uint64_t& user = report_.inodes[namespace_count - 1];
+        if (!changed || user == 0)
+            return;
+        struct ::stat status;
+        const std::string path = "/proc/" + std::to_string(pid_) + "/ns/user";
+        user = raw::fstatat(AT_FDCWD, path.c_str(), &status, 0) == 0 ? status.st_ino : 0;
+    }
+
     bool joins() const { return plan_.join_user >= 0 || plan_.join_pid >= 0; }
 
     Result<> open_channel()
@@ -240,12 +259,44 @@ private:
             open_file->detached = tree;
     }
 
+    /// For a sandbox that has no devpts of its own.
+    Result<> open_host_terminal()
+    {
+        if (!plan_.terminal || plan_.own_terminals)
+            return {};
+        Fd master{raw::openat(AT_FDCWD, "/dev/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC)};
+        const int unlocked = 0;
+        // The sandbox may have one nevertheless; else the child says what is missing.
+        if (!master || raw::call(SYS_ioctl, master.get(), TIOCSPTLCK, &unlocked) < 0)
+            return {};
+        for (ChildStep& step : plan_.steps)
+            if (auto* const take = std::get_if<TakeTerminal>(&step))
+                take->host_master = master.get();
+        plan_.host_terminal = std::move(master);
+        return {};
+    }
+
+    /// The kernel's signal of a parent's death is about the thread that started the child. Where
+    /// that may be another than the main thread, and where init has more to do than to end, it
+    /// looks at a pidfd of this process.
+    Result<> open_supervisor()
+    {
+        const bool looks = plan_.subreaper || ::gettid() != ::getpid();
+        if (!plan_.registered && (!plan_.die_with_parent || !looks))
+            return {};
+        plan_.supervisor = Fd{raw::pidfd_open(::getpid())};
+        if (!plan_.supervisor)
+            return fail("pidfd_open", -plan_.supervisor.error(), "this process");
+        return {};
+    }
+
     Result<> prepare_init()
     {
         if (plan_.executes_itself)
             plan_.program = TRY(make_own_image());
         if (!plan_.needs_init)
             return {};
+        TRY(open_supervisor());
         init_ = TRY(make_init_image());
         packet_ = TRY(make_packet());
         TRY(fill_packet(plan_, theirs_.get(), packet_.get()));
@@ -278,7 +329,8 @@ private:
         p.command.shell_argv = plan_.shell_argv.data();
         p.command.program = plan_.program.get();
         p.command.ambient = plan_.ambient;
-        p.command.die_with_parent = plan_.die_with_parent;
+        p.command.die_with_parent = plan_.die_with_parent || plan_.dies_with_starter;
+        p.command.terminal = plan_.terminal;
         p.pwd_slot = static_cast<unsigned>(plan_.pwd_slot);
         for (std::size_t i = 0; i < pwd_choices; ++i)
             p.pwd[i] = plan_.pwd[i];
@@ -286,6 +338,10 @@ private:
         p.packet = packet_.get();
         p.init_argv = init_argv_;
         p.init_program = plan_.program.get();
+        p.init_supervisor = plan_.supervisor.get();
+        p.init_adopts = plan_.subreaper;
+        p.init_registry = plan_.registry;
+        p.hide = plan_.hide;
         p.join_user = plan_.join_user;
         p.join_pid = plan_.join_pid;
         p.clone_flags = plan_.clone_flags & ~plan_.late_flags;
@@ -356,15 +412,26 @@ private:
     {
         std::optional<Received> early;
         for (;;) {
+            if (!wait_readable(ours_.get()))
+                return Received{};
             Received received = receive(ours_.get());
             if (received.end || received.error != 0)
                 return received;
+            if (received.message.kind == Tell::command) {
+                command_ = std::move(received.descriptor);
+                continue;
+            }
+            if (received.message.kind == Tell::terminal) {
+                terminal_ = std::move(received.descriptor);
+                continue;
+            }
             if (received.message.kind == Tell::moved) {
                 follow_move(received);
                 if (early && moves_to_come() == 0)
                     return std::move(*early);
                 continue;
             }
+            may_run_ = may_run_ || received.message.kind == Tell::about_to_exec;
             const bool good = received.message.kind == Tell::started ||
                               received.message.kind == Tell::about_to_exec;
             if (!good || moves_to_come() == 0)
@@ -373,8 +440,56 @@ private:
         }
     }
 
+    /// Waits until something can be read; false when what the caller watches ended the start.
+    bool wait_readable(int fd)
+    {
+        const int signals = watch_.signals.value_or(-1);
+        const int caller = watch_.caller.value_or(-1);
+        if (signals < 0 && caller < 0)
+            return true;
+        while (interrupt_ == 0) {
+            pollfd fds[3] = {{fd, POLLIN, 0}, {signals, POLLIN, 0}, {caller, POLLIN, 0}};
+            if (::poll(fds, 3, -1) < 0)
+                continue;
+            // What the child says comes first: it may be that the command runs.
+            if (fds[0].revents != 0)
+                return true;
+            if (fds[2].revents != 0)
+                interrupt_ = SIGKILL;
+            else if (fds[1].revents != 0)
+                take_signal(signals);
+        }
+        return false;
+    }
+
+    void take_signal(int signals)
+    {
+        signalfd_siginfo info;
+        if (raw::read(signals, &info, sizeof info) != sizeof info)
+            return;
+        const int number = static_cast<int>(info.ssi_signo);
+        const bool ends_start =
+            number == SIGINT || number == SIGTERM || number == SIGHUP || number == SIGQUIT;
+        if (ends_start && !may_run_)
+            interrupt_ = number;
+        else
+            signals_.push_back(number);
+    }
+
+    tl::unexpected<Error> interrupted()
+    {
+        Error error{0, "The start of the sandbox was interrupted", {}, {}, {}};
+        error.signal = interrupt_;
+        error.reason = interrupt_ == SIGKILL
+                           ? std::string{"the calling process has ended"}
+                           : std::string{"by signal "} + ::sigabbrev_np(interrupt_);
+        return tl::make_unexpected(std::move(error));
+    }
+
     tl::unexpected<Error> failed(const Received& received)
     {
+        if (interrupt_ != 0)
+            return interrupted();
         if (received.error != 0)
             return fail("Can't read from the sandbox", received.error);
         if (received.end)
@@ -397,9 +512,10 @@ private:
     Result<> rendezvous()
     {
         const Received received = next();
-        if (received.end || received.error != 0 || received.message.kind != Tell::started)
+        if (interrupt_ != 0 || received.end || received.error != 0 ||
+            received.message.kind != Tell::started)
             return failed(received);
-        NamespaceReport report{};
+        NamespaceReport& report = report_;
         report.message = received.message;
         std::memcpy(report.inodes, received.text.data(),
                     std::min(received.text.size(), sizeof report.inodes));
@@ -411,6 +527,8 @@ private:
             TRY(write_status(plan_.status, pid_, plan_.clone_flags, report));
         if (plan_.user_map >= 0) {
             char word;
+            if (!wait_readable(plan_.user_map))
+                return interrupted();
             while (raw::read(plan_.user_map, &word, 1) == -EINTR) {
             }
         }
@@ -440,6 +558,8 @@ private:
         bool about_to = false;
         for (;;) {
             const Received received = next();
+            if (interrupt_ != 0)
+                return interrupted();
             if (received.end && about_to)
                 return {};
             if (received.end || received.error != 0)
@@ -454,6 +574,13 @@ private:
     }
 
     Plan& plan_;
+    const Watch& watch_;
+    int interrupt_ = 0;     ///< The signal that ended the start.
+    bool may_run_ = false;  ///< The command may have been executed.
+    std::vector<int> signals_;
+    NamespaceReport report_{};
+    Fd command_;
+    Fd terminal_;
     Fd ours_;
     Fd theirs_;
     Fd init_;
@@ -476,6 +603,8 @@ Result<> Launch::read_filter()
     std::vector<std::uint8_t> program;
     std::uint8_t buffer[8192];
     for (;;) {
+        if (!wait_readable(plan_.seccomp))
+            return interrupted();
         const long got = raw::read(plan_.seccomp, buffer, sizeof buffer);
         if (got == -EINTR)
             continue;
@@ -504,9 +633,20 @@ Result<> Launch::read_late_filter()
 
 }  // namespace
 
-Result<Running> launch(Plan& plan)
+pid_t pid_of(int pidfd)
 {
-    return Launch{plan}.run();
+    const std::string path = "/proc/self/fdinfo/" + std::to_string(pidfd);
+    const Fd file{raw::openat(AT_FDCWD, path.c_str(), O_RDONLY | O_CLOEXEC)};
+    char text[1024];
+    const long got = file ? raw::read(file.get(), text, sizeof text - 1) : -1;
+    text[got > 0 ? got : 0] = '\0';
+    const char* const at = std::strstr(text, "Pid:");
+    return at != nullptr ? static_cast<pid_t>(std::strtol(at + 4, nullptr, 10)) : -1;
+}
+
+Result<Running> launch(Plan& plan, const Watch& watch)
+{
+    return Launch{plan, watch}.run();
 }
 
 }  // namespace nsbox::runtime

@@ -1,6 +1,8 @@
 #pragma once
 
+#include "nsbox/nsbox.hpp"
 #include "runtime/plan.hpp"
+#include "runtime/report.hpp"
 #include "sys/fd.hpp"
 
 #include <sys/types.h>
@@ -14,11 +16,22 @@ struct Running {
     sys::Fd pidfd;
     sys::Fd channel;             ///< From init; invalid where the child is the command itself.
     std::vector<sys::Fd> locks;  ///< On folders that no other sandbox may use meanwhile.
+    sys::Fd command;             ///< A pidfd of the command; invalid where init keeps it to itself.
+    pid_t command_pid = -1;
+    sys::Fd terminal;            ///< The master of the sandbox's terminal.
+    bool ends_together = false;  ///< The child ends, with everything, when the command does.
+    bool subreaper = false;      ///< The child is an init, but not pid 1.
+    std::vector<int> signals;    ///< What arrived meanwhile and is to be forwarded.
+    NamespaceReport report{};    ///< If the plan has the child report.
     bool joined = false;         ///< It lives in a pid namespace that is not of its making.
 };
 
 /// Carries the plan out: clone3, the rendezvous, and waiting until the command is executed or
 /// something failed. On failure the child is dead and reaped.
-Result<Running> launch(Plan& plan);
+/// The pid of a process that is known by its pidfd only, as this process's /proc numbers it; -1 where
+/// it has none, or has ended.
+pid_t pid_of(int pidfd);
+
+Result<Running> launch(Plan& plan, const Watch& watch);
 
 }  // namespace nsbox::runtime

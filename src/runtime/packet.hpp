@@ -11,13 +11,32 @@ namespace nsbox::runtime {
 inline constexpr std::uint32_t packet_magic = 0x6e736278;  // "nsbx"
 inline constexpr std::size_t pwd_choices = 4;
 
+enum PacketFlag : std::uint32_t {
+    packet_die_with_parent = 1,
+    packet_end_with_command = 2,
+    packet_tell_command = 4,  ///< The supervisor wants a pidfd of the command.
+    packet_subreaper = 8,     ///< Init is not pid 1: it adopts what the command leaves behind.
+    packet_terminal = 16,     ///< Standard input is to be the controlling terminal.
+};
+
+/// The signals by which init, where it has handlers for them, is told to look whether its
+/// supervisor is dead and to end everything. Real-time signals, so that nothing else sends them.
+inline constexpr int look_signal = 40;
+inline constexpr int end_signal = 41;
+
 struct PacketHeader {
     std::uint32_t magic;
-    std::uint32_t size;    ///< Of the whole block.
-    std::int32_t channel;  ///< The descriptor that leads to the supervisor.
-    std::int32_t program;  ///< See Command.
-    std::uint32_t die_with_parent;
-    std::uint32_t reserved;
+    std::uint32_t size;       ///< Of the whole block.
+    std::int32_t channel;     ///< The descriptor that leads to the supervisor.
+    std::int32_t program;     ///< See Command.
+    std::uint32_t flags;      ///< Of PacketFlag.
+    std::int32_t supervisor;  ///< A pidfd of it, or -1: its death ends everything.
+    std::int32_t children;    ///< The list of its children, for an init that is not pid 1, or -1.
+    std::int32_t proc;      ///< The caller's /proc, where that list has the numbers of another pid
+                            ///< namespace than init's, or -1.
+    std::int32_t registry;  ///< The folder that holds the sandbox's socket, or -1...
+    std::uint32_t socket;   ///< ...and the offset of its name, to be removed when...
+                            ///< ...the supervisor is dead.
     std::uint64_t ambient;
     std::uint32_t candidates;  ///< Offsets of tables, each followed by a zero entry...
     std::uint32_t candidate_count;

@@ -1,5 +1,6 @@
 #include "runtime/plan.hpp"
 
+#include "ns/terminal_filter.hpp"
 #include "runtime/environment.hpp"
 #include "runtime/plan_operations.hpp"
 
@@ -196,7 +197,7 @@ void plan_descriptors(const Spec& spec, Plan& plan)
     if (!fds.empty())
         plan.steps.emplace_back(CloseOnExec{fds.data(), fds.size()});
     // Their readers may wait for the end, which must not wait for the sandbox.
-    for (const auto& fd : {spec.info_descriptor, spec.status_descriptor})
+    for (const auto& fd : {spec.info_descriptor, spec.status_descriptor, spec.events_descriptor})
         if (fd)
             plan.steps.emplace_back(CloseNow{*fd});
     plan.info = spec.info_descriptor.value_or(-1);
@@ -204,7 +205,8 @@ void plan_descriptors(const Spec& spec, Plan& plan)
     plan.seccomp = spec.seccomp_descriptor.value_or(-1);
     plan.user_map = spec.user_map_descriptor.value_or(-1);
     plan.needs_supervisor = spec.info_descriptor || spec.status_descriptor ||
-                            spec.seccomp_descriptor || spec.user_map_descriptor;
+                            spec.events_descriptor || spec.seccomp_descriptor ||
+                            spec.user_map_descriptor;
 }
 
 const char* id_map(Plan& plan, std::uint32_t inside, std::uint32_t outside)
@@ -249,7 +251,7 @@ void plan_final_identity(const Spec& spec, const Decisions& decisions, Plan& pla
         plan.steps.insert(plan.steps.end(), plan.late_steps.begin(), plan.late_steps.end());
     }
     if (spec.disable_user_namespaces || spec.assert_user_namespaces_disabled)
-        plan.steps.emplace_back(ns::RefuseUserNamespaces{});
+        plan.steps.emplace_back(ns::RefuseUserNamespaces{false});
     if (!decisions.is_root || decisions.edited_capabilities)
         plan.steps.emplace_back(
             ns::SetCapabilities{decisions.target, decisions.edited_capabilities});
@@ -283,14 +285,17 @@ void plan_finish(const Spec& spec, const Host& host, const std::vector<std::stri
     plan.pwd[1] = plan.keep("PWD=" + host.physical_directory);
     plan.pwd[2] = plan.keep("PWD=" + home);
     plan.pwd[3] = plan.keep("PWD=/");
-    if (spec.new_session)
+    if (spec.terminal)
+        plan.steps.emplace_back(TakeTerminal{spec.terminal->rows, spec.terminal->columns, -1});
+    else if (spec.new_session)
         plan.steps.emplace_back(NewSession{});
     if (spec.exec_label)
         plan.steps.emplace_back(SetLabel{"exec", plan.keep(*spec.exec_label)});
     plan_locks(spec, plan);
 }
 
-void plan_command(const Spec& spec, const std::vector<std::string>& environment, Plan& plan)
+void plan_command(const Spec& spec, const Host& host, const std::vector<std::string>& environment,
+                  Plan& plan)
 {
     plan.argv_name = spec.command.front();
     // Under an init that name would mean init's own program, and without one it would lead
@@ -311,8 +316,28 @@ void plan_command(const Spec& spec, const std::vector<std::string>& environment,
     plan.envp.push_back(nullptr);
     plan.shell_argv = {"/bin/sh", plan.candidates.front()};
     plan.shell_argv.insert(plan.shell_argv.end(), plan.argv.begin() + 1, plan.argv.end());
-    plan.filters = spec.seccomp_programs;
+    // Whoever can reach a terminal of the caller's could type there for the time after.
+    if (host.terminal_at_hand || spec.terminal)
+        plan.filters.push_back(ns::refuse_terminal_input());
+    plan.filters.insert(plan.filters.end(), spec.seccomp_programs.begin(),
+                        spec.seccomp_programs.end());
     plan.die_with_parent = spec.die_with_parent;
+    plan.terminal = spec.terminal.has_value();
+    plan.own_terminals = has<Dev>(spec);
+}
+
+/// Who keeps hold of the sandbox's processes, and who hears of the command.
+void plan_init(const Spec& spec, Plan& plan)
+{
+    const bool must_end_all = spec.die_with_parent || spec.end_with_command || spec.limits.any();
+    plan.registered = spec.name.has_value();
+    plan.subreaper = !plan.own_pid && (must_end_all || plan.registered);
+    plan.needs_init =
+        !spec.command_is_pid_1 && (plan.own_pid || plan.subreaper || !spec.lock_files.empty() ||
+                                   !spec.sync_descriptors.empty());
+    plan.ends_with_command = spec.end_with_command;
+    plan.tells_command = plan.needs_init && (spec.signals_command || spec.limits.any() ||
+                                             spec.events_descriptor || spec.terminal || spec.name);
 }
 
 Result<> check_filters(const Spec& spec)
@@ -356,8 +381,7 @@ Result<Plan> plan(const Spec& spec, const Host& host)
     // In the pid namespace that is joined someone hostile may be waiting, and a change of ids
     // in shared memory would change the caller's "dumpable" attribute: both take a copy.
     plan.share_memory = host.dumpable && plan.join_user < 0 && plan.join_pid < 0;
-    plan.needs_init = !spec.command_is_pid_1 &&
-                      (plan.own_pid || !spec.lock_files.empty() || !spec.sync_descriptors.empty());
+    plan_init(spec, plan);
     plan_descriptors(spec, plan);
     if (!plan.share_memory && host.dumpable == false && plan.join_user < 0)
         plan.steps.emplace_back(MakeDumpable{});
@@ -377,7 +401,7 @@ Result<Plan> plan(const Spec& spec, const Host& host)
                                          decisions.is_root && own_user,
                                          host.owns_kernel_settings || plan.join_user >= 0 ||
                                              spec.user_map_descriptor.has_value(),
-                                         decisions.lock_mounts},
+                                         decisions.lock_mounts, spec.terminal.has_value()},
                         plan));
     plan.steps.emplace_back(mount::EnterRoot{});
     plan_final_identity(spec, decisions, plan);
@@ -386,7 +410,7 @@ Result<Plan> plan(const Spec& spec, const Host& host)
     const std::vector<std::string> environment =
         edit_environment(host.environment, spec.environment);
     plan_finish(spec, host, environment, plan);
-    plan_command(spec, environment, plan);
+    plan_command(spec, host, environment, plan);
     return plan;
 }
 

@@ -60,7 +60,19 @@ struct Plan {
     std::uint64_t ambient = 0;
     bool executes_itself = false;  ///< The command is /proc/self/exe.
     sys::Fd program;               ///< What that is, opened by launch().
+    sys::Fd supervisor;            ///< A pidfd of this process, for init, opened by launch().
+    sys::Fd host_terminal;         ///< A pty master, where the sandbox may have no devpts.
     bool die_with_parent = false;
+    bool ends_with_command = false;
+    bool tells_command = false;  ///< Init hands over a pidfd of the command.
+    bool subreaper = false;      ///< Init is not pid 1 and keeps hold of what the command starts.
+    bool registered = false;     ///< Others can find it; init clears up when the supervisor dies.
+    int registry = -1;           ///< The folder with its socket, opened by the one who launches...
+    std::string id;              ///< ...and what it is called there.
+    bool hide = false;  ///< The set-up may be seen by processes that are not to be trusted.
+    bool dies_with_starter = false;  ///< Without an init: the command ends with its parent.
+    bool terminal = false;
+    bool own_terminals = false;  ///< The sandbox has a devpts of its own.
     bool has_clone3 = true;
 
     // What the parent reports and waits for.

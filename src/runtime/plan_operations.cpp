@@ -173,7 +173,8 @@ private:
     {
         const char* const console =
             context_.host.terminal ? keep(*context_.host.terminal) : nullptr;
-        step(mount::MountDev{target(op.destination), keep("mode=0755" + label_option()), console});
+        step(mount::MountDev{target(op.destination), keep("mode=0755" + label_option()), console,
+                             context_.own_terminal});
         return {};
     }
 

@@ -10,6 +10,7 @@ struct OperationContext {
     bool loses_privilege;  ///< Root that enters a user namespace: it may read less there.
     bool cover_proc;       ///< The sandbox may be the user who owns the kernel's settings.
     bool late_hostname;    ///< The uts namespace comes when the tree stands.
+    bool own_terminal;     ///< The command gets a terminal of the sandbox's.
 };
 
 /// Pure: the steps that build the file tree, from MakeRoot on.

@@ -1,91 +1,24 @@
 #include "nsbox/nsbox.hpp"
 
-#include "runtime/channel.hpp"
 #include "runtime/diagnose.hpp"
-#include "runtime/launch.hpp"
 #include "runtime/plan.hpp"
+#include "runtime/recipe.hpp"
+#include "runtime/state.hpp"
 #include "runtime/status.hpp"
 
 #include "sys/raw.hpp"
 
 #include <csignal>
-#include <poll.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
+#include <ctime>
+#include <unistd.h>
 
 namespace nsbox {
-
-struct Sandbox::State {
-    runtime::Running running;
-    int status = -1;         ///< Borrowed, as in the Spec.
-    bool is_ending = false;  ///< Init has nothing left to wait for.
-
-    State() = default;
-    State(const State&) = delete;
-    State& operator=(const State&) = delete;
-    ~State();
-};
-
-namespace {
-
-ExitStatus from_wait_status(int status)
-{
-    if (WIFSIGNALED(status))
-        return {0, WTERMSIG(status)};
-    return {WEXITSTATUS(status), 0};
-}
-
-/// Reaps the direct child; only the first call finds it.
-Result<ExitStatus> reap(const sys::Fd& pidfd)
-{
-    siginfo_t info{};
-    while (::waitid(P_PIDFD, static_cast<id_t>(pidfd.get()), &info, WEXITED | __WALL) < 0)
-        if (errno != EINTR)
-            return fail("waitid", errno, "the sandbox",
-                        errno == ECHILD ? "the caller ignores SIGCHLD, which loses the status"
-                                        : "");
-    if (info.si_code == CLD_EXITED)
-        return ExitStatus{info.si_status, 0};
-    return ExitStatus{0, info.si_status};
-}
-
-/// Waits for init's message or for init's end, whichever comes first; the message counts.
-/// `is_last`: nothing else is left in the sandbox, whose init is about to end.
-Result<ExitStatus> wait_for_init(const runtime::Running& running, bool& is_last)
-{
-    for (;;) {
-        pollfd fds[2] = {{running.channel.get(), POLLIN, 0}, {running.pidfd.get(), POLLIN, 0}};
-        if (::poll(fds, 2, -1) < 0) {
-            if (errno == EINTR)
-                continue;
-            return fail("poll", errno, "the sandbox");
-        }
-        // Between poll's looks at the two, init may have spoken and ended: its word is there.
-        const runtime::Received received = runtime::receive(running.channel.get(), MSG_DONTWAIT);
-        const bool is_message = !received.end && received.error == 0;
-        if (is_message && received.message.kind == runtime::Tell::exited) {
-            is_last = received.message.step == 1;
-            // A pid namespace that is joined cannot end while init's zombie is in it.
-            if (running.joined && is_last)
-                (void)reap(running.pidfd);
-            return from_wait_status(received.message.value);
-        }
-        if (is_message)
-            continue;
-        if (received.end || fds[1].revents != 0)
-            return reap(running.pidfd);
-        if (received.error != EAGAIN)
-            return fail("recvmsg", received.error, "the sandbox");
-    }
-}
-
-}  // namespace
 
 // An application that starts many sandboxes must not collect the zombies of their inits.
 Sandbox::State::~State()
 {
     if (is_ending)
-        (void)reap(running.pidfd);
+        (void)runtime::reap(running.pidfd);
 }
 
 const char* version() noexcept
@@ -100,36 +33,142 @@ Sandbox::~Sandbox() = default;
 
 namespace {
 
-Result<runtime::Running> start_running(const Spec& spec)
+Result<runtime::Plan> make_plan(const Spec& spec)
 {
-    runtime::Plan plan = TRY(runtime::plan(spec, runtime::host_for(spec)));
-    Result<runtime::Running> running = runtime::launch(plan);
+    Result<runtime::Plan> plan = runtime::plan(spec, runtime::host_for(spec));
+    if (!plan)
+        plan.error().phase = Phase::request;
+    return plan;
+}
+
+Result<runtime::Running> start_running(runtime::Plan& plan, const Watch& watch)
+{
+    Result<runtime::Running> running = runtime::launch(plan, watch);
     if (!running && running.error().hint.empty())
         running.error().hint = runtime::diagnose_resources(running.error().err);
     return running;
 }
 
+/// From here on others find it. What cannot be found by its name was not started as asked.
+Result<std::unique_ptr<runtime::Control>> make_known(const Spec& spec, const runtime::Plan& plan,
+                                                     runtime::Registry registry,
+                                                     const runtime::Running& running)
+{
+    SandboxInfo info;
+    info.id = plan.id;
+    info.name = spec.name.value_or("");
+    info.supervisor = ::getpid();
+    info.child = running.pid;
+    info.command = running.command_pid;
+    info.started = ::time(nullptr);
+    info.words = spec.command;
+    return runtime::Control::open(std::move(registry), std::move(info), runtime::recipe_of(plan),
+                                  running.pidfd);
+}
+
+Result<> refuse_taken_name(const Spec& spec)
+{
+    if (spec.name->empty())
+        return {};
+    for (const SandboxInfo& info : TRY(list_sandboxes()))
+        if (info.name == *spec.name || info.id == *spec.name)
+            return refuse("Can't start another sandbox with the name", *spec.name,
+                          "the one with the id " + info.id + " has it");
+    return {};
+}
+
 }  // namespace
 
-Result<Sandbox> Sandbox::start(const Spec& spec)
+Result<std::unique_ptr<Sandbox::State>> Sandbox::begin(const Spec& spec, const Watch& watch,
+                                                       const runtime::Events& events)
 {
     auto state = std::make_unique<State>();
-    state->running = TRY(start_running(spec));
-    state->status = spec.status_descriptor.value_or(-1);
-    return Sandbox{std::move(state)};
+    runtime::Plan plan = TRY(make_plan(spec));
+    std::optional<runtime::Registry> registry;
+    if (spec.name) {
+        TRY(refuse_taken_name(spec));
+        registry = TRY(runtime::Registry::open());
+        plan.registry = registry->folder.get();
+        plan.id = events.id();
+    }
+    state->running = TRY(start_running(plan, watch));
+    if (!registry)
+        return state;
+    Result<std::unique_ptr<runtime::Control>> control =
+        make_known(spec, plan, std::move(*registry), state->running);
+    if (!control) {
+        sys::raw::pidfd_send_signal(state->running.pidfd.get(), SIGKILL);
+        (void)runtime::reap(state->running.pidfd);
+        return tl::make_unexpected(std::move(control.error()));
+    }
+    state->control = std::move(*control);
+    return state;
+}
+
+Result<Sandbox> Sandbox::start(const Spec& spec, const Watch& watch)
+{
+    const runtime::Events events{spec.events_descriptor.value_or(-1)};
+    Result<std::unique_ptr<State>> state = begin(spec, watch, events);
+    if (!state) {
+        events.failed(state.error());
+        return tl::make_unexpected(std::move(state.error()));
+    }
+    State& it = **state;
+    it.events = events;
+    it.duties.limits = spec.limits;
+    it.duties.watch = watch;
+    it.duties.own_session = spec.new_session || spec.terminal;
+    it.duties.control = it.control.get();
+    it.status = spec.status_descriptor.value_or(-1);
+    events.started(it.running.pid, it.running.command_pid, it.running.report);
+    return Sandbox{std::move(*state)};
 }
 
 Result<ExitStatus> Sandbox::wait()
 {
     const runtime::Running& running = state_->running;
     Result<ExitStatus> status =
-        running.channel ? wait_for_init(running, state_->is_ending) : reap(running.pidfd);
-    // What cannot be waited for must not go on unwatched.
-    if (!status)
-        sys::raw::call(SYS_pidfd_send_signal, running.pidfd.get(), SIGKILL, nullptr, 0);
-    if (status && state_->status >= 0)
+        runtime::supervise(running, state_->duties, state_->events, state_->is_ending);
+    if (!status) {
+        // What cannot be waited for must not go on unwatched.
+        sys::raw::pidfd_send_signal(running.pidfd.get(), SIGKILL);
+        state_->events.failed(status.error());
+        return status;
+    }
+    if (state_->control)
+        state_->control->finish(*status);
+    if (state_->status >= 0)
         runtime::write_exit_code(state_->status, status->shell_code());
+    state_->events.exited(*status);
     return status;
+}
+
+void Sandbox::kill()
+{
+    runtime::end_all(state_->running);
+    state_->is_ending = false;
+}
+
+Result<> Sandbox::signal(int number)
+{
+    const runtime::Running& running = state_->running;
+    if (!running.command && running.channel)
+        return fail("Can't signal the command", ENOTSUP, {}, "set Spec::signals_command");
+    const sys::Fd& pidfd = running.command ? running.command : running.pidfd;
+    const int rc = sys::raw::pidfd_send_signal(pidfd.get(), number);
+    if (rc < 0)
+        return fail("Can't signal the command", -rc);
+    return {};
+}
+
+pid_t Sandbox::command_pid() const noexcept
+{
+    return state_->running.command_pid;
+}
+
+int Sandbox::terminal() const noexcept
+{
+    return state_->running.terminal ? state_->running.terminal.get() : -1;
 }
 
 pid_t Sandbox::child_pid() const noexcept
@@ -139,9 +178,14 @@ pid_t Sandbox::child_pid() const noexcept
 
 std::vector<int> Sandbox::descriptors() const
 {
-    std::vector<int> fds{state_->running.pidfd.get()};
-    if (state_->running.channel)
-        fds.push_back(state_->running.channel.get());
+    const runtime::Running& running = state_->running;
+    std::vector<int> fds{running.pidfd.get()};
+    for (const sys::Fd* fd : {&running.channel, &running.command, &running.terminal})
+        if (*fd)
+            fds.push_back(fd->get());
+    if (state_->control)
+        for (const int fd : state_->control->descriptors())
+            fds.push_back(fd);
     for (const sys::Fd& lock : state_->running.locks)
         fds.push_back(lock.get());
     return fds;

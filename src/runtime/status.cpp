@@ -13,7 +13,7 @@ namespace {
 
 namespace raw = sys::raw;
 
-constexpr std::uint64_t namespace_flags[namespace_count] = {
+constexpr std::uint64_t namespace_flags[classic_namespace_count] = {
     CLONE_NEWCGROUP, CLONE_NEWIPC, CLONE_NEWNS, CLONE_NEWNET, CLONE_NEWPID, CLONE_NEWUTS};
 
 struct Member {
@@ -25,7 +25,7 @@ std::vector<Member> members(pid_t child, std::uint64_t new_namespaces,
                             const NamespaceReport& report)
 {
     std::vector<Member> list{{"child-pid", static_cast<std::uint64_t>(child)}};
-    for (std::size_t i = 0; i < namespace_count; ++i)
+    for (std::size_t i = 0; i < classic_namespace_count; ++i)
         if ((new_namespaces & namespace_flags[i]) != 0 && report.inodes[i] != 0)
             list.push_back({std::string{namespace_names[i]} + "-namespace", report.inodes[i]});
     return list;
@@ -43,7 +43,8 @@ std::string join(const std::vector<Member>& list, const std::string& begin,
     return text + end;
 }
 
-/// Writes with SIGPIPE held back from this thread, and takes it away if the write made one.
+}  // namespace
+
 int write_quietly(int fd, const std::string& text)
 {
     const std::uint64_t pipe_signal = std::uint64_t{1} << (SIGPIPE - 1);
@@ -67,6 +68,8 @@ int write_quietly(int fd, const std::string& text)
     raw::sigprocmask(SIG_SETMASK, &old, nullptr);
     return rc;
 }
+
+namespace {
 
 Result<> report_to(int fd, const std::string& text)
 {

@@ -3,12 +3,17 @@
 #include "runtime/report.hpp"
 #include "sys/error.hpp"
 
+#include <string>
 #include <sys/types.h>
 
 namespace nsbox::runtime {
 
 // The two reports that bwrap's callers read. Keys, order and blanks are part of the contract:
 // callers parse them by line. A reader that is gone gives EPIPE, never SIGPIPE.
+
+/// Writes with SIGPIPE held back from this thread, and takes it away if the write made one. 0 or
+/// -errno.
+int write_quietly(int fd, const std::string& text);
 
 /// The object of --info-fd, over several lines.
 Result<> write_info(int fd, pid_t child, std::uint64_t new_namespaces,

@@ -47,6 +47,14 @@ struct ChangeDirectory {
 
 struct NewSession {};
 
+/// Makes the sandbox's terminal the standard input, output and error, and hands its master to the
+/// supervisor. It is one of the sandbox's own devpts where there is one.
+struct TakeTerminal {
+    unsigned short rows;
+    unsigned short columns;
+    int host_master;  ///< One of the host, or -1.
+};
+
 /// Takes a shared record lock and leaves the descriptor to init, at `packet_offset` of `packet`.
 struct LockFile {
     const char* path;
@@ -74,6 +82,7 @@ int run(const RestoreUmask& step, sys::ChildState& state) noexcept;
 int run(const SetHostname& step, sys::ChildState& state) noexcept;
 int run(const ChangeDirectory& step, sys::ChildState& state) noexcept;
 int run(const NewSession& step, sys::ChildState& state) noexcept;
+int run(const TakeTerminal& step, sys::ChildState& state) noexcept;
 int run(const LockFile& step, sys::ChildState& state) noexcept;
 int run(const AwaitRelease& step, sys::ChildState& state) noexcept;
 int run(const SetLabel& step, sys::ChildState& state) noexcept;
@@ -81,15 +90,15 @@ int run(const SetLabel& step, sys::ChildState& state) noexcept;
 /// Everything that the child may do, as data.
 using ChildStep =
     std::variant<CloseOnExec, CloseNow, WaitForSupervisor, MakeDumpable, ClearUmask, RestoreUmask,
-                 SetHostname, ChangeDirectory, NewSession, LockFile, AwaitRelease, SetLabel,
-                 ns::DropBounding, ns::WriteIdMaps, ns::RequireIdMap, ns::TakeIds,
-                 ns::JoinUserNamespace, ns::LimitUserNamespaces, ns::NewUserNamespace,
-                 ns::RefuseUserNamespaces, ns::SetCapabilities, net::LoopbackUp, mount::OpenHost,
-                 mount::CheckSource, mount::CheckDescriptor, mount::MakeStore, mount::MakeRoot,
-                 mount::BindTree, mount::BindOpenFile, mount::MakeReadOnly, mount::MountProc,
-                 mount::MountDev, mount::MountTmpfs, mount::MountMqueue, mount::MakeDirectory,
-                 mount::WriteFile, mount::BindContents, mount::MakeSymlink, mount::ChangeMode,
-                 mount::MountOverlay, mount::EnterRoot>;
+                 SetHostname, ChangeDirectory, NewSession, TakeTerminal, LockFile, AwaitRelease,
+                 SetLabel, ns::DropBounding, ns::WriteIdMaps, ns::RequireIdMap, ns::TakeIds,
+                 ns::JoinUserNamespace, ns::JoinNamespace, ns::LimitUserNamespaces,
+                 ns::NewUserNamespace, ns::RefuseUserNamespaces, ns::SetCapabilities,
+                 net::LoopbackUp, mount::OpenHost, mount::CheckSource, mount::CheckDescriptor,
+                 mount::MakeStore, mount::MakeRoot, mount::BindTree, mount::BindOpenFile,
+                 mount::MakeReadOnly, mount::MountProc, mount::MountDev, mount::MountTmpfs,
+                 mount::MountMqueue, mount::MakeDirectory, mount::WriteFile, mount::BindContents,
+                 mount::MakeSymlink, mount::ChangeMode, mount::MountOverlay, mount::EnterRoot>;
 
 // The child only borrows: if a step could own memory, destroying or copying it after clone3
 // could reach the allocator.

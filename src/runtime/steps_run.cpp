@@ -2,6 +2,7 @@
 
 #include "runtime/steps.hpp"
 
+#include "runtime/command.hpp"
 #include "runtime/report.hpp"
 #include "sys/fd.hpp"
 #include "sys/raw.hpp"
@@ -122,6 +123,37 @@ int run(const ChangeDirectory& step, ChildState& state) noexcept
 int run(const NewSession&, ChildState&) noexcept
 {
     return raw::setsid();
+}
+
+int run(const TakeTerminal& step, ChildState& state) noexcept
+{
+    sys::PtyPair& pair = state.terminal;
+    if (pair.master < 0) {
+        // That of the host, or of what is bound on /dev.
+        if (const int rc = sys::open_pty(AT_FDCWD, "/dev/ptmx", pair); rc < 0) {
+            if (step.host_master < 0)
+                return rc;
+            pair.master = step.host_master;
+            const int slave = static_cast<int>(
+                raw::call(SYS_ioctl, pair.master, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC));
+            if (slave < 0)
+                return slave;
+            pair.slave = slave;
+        }
+    }
+    if (step.rows != 0 || step.columns != 0)
+        if (const int rc = sys::set_window_size(pair.master, step.rows, step.columns); rc < 0)
+            return rc;
+    const long sent =
+        tell_with_descriptor(state.channel, Message{Tell::terminal, 0, 0, 0}, pair.master);
+    if (sent < 0)
+        return static_cast<int>(sent);
+    raw::close(pair.master);
+    for (int fd = 0; fd <= 2; ++fd)
+        if (const long rc = raw::call(SYS_dup3, pair.slave, fd, 0); rc < 0)
+            return static_cast<int>(rc);
+    raw::close(pair.slave);
+    return 0;
 }
 
 int run(const LockFile& step, ChildState& state) noexcept

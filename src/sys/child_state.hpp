@@ -1,5 +1,6 @@
 #pragma once
 
+#include "sys/pty.hpp"
 #include "sys/text.hpp"
 
 #include <cstdint>
@@ -65,6 +66,8 @@ struct ChildState {
     bool root_is_shielded = false;  ///< The new root itself is that first one.
     unsigned pwd_choice = 0;        ///< Which of the prepared PWD values holds.
     unsigned umask = 022;           ///< The caller's, to be restored.
+
+    PtyPair terminal;  ///< The sandbox's own, once it is open.
 
     bool deny_by_filter = false;  ///< User namespaces have to be denied by a seccomp filter.
 

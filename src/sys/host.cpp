@@ -84,6 +84,16 @@ void probe_directory(Host& host)
         host.logical_directory = host.physical_directory;
 }
 
+/// Whether a process that is started here could reach a terminal.
+bool reaches_terminal()
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd)
+        if (::isatty(fd) != 0)
+            return true;
+    const Fd controlling{raw::openat(AT_FDCWD, "/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC)};
+    return static_cast<bool>(controlling);
+}
+
 }  // namespace
 
 Host probe_host()
@@ -96,6 +106,7 @@ Host probe_host()
     for (char** entry = ::environ; entry != nullptr && *entry != nullptr; ++entry)
         host.environment.emplace_back(*entry);
     probe_directory(host);
+    host.terminal_at_hand = reaches_terminal();
     return host;
 }
 

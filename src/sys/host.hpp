@@ -30,6 +30,7 @@ struct Host {
     std::string logical_directory;         ///< $PWD, where it is the working directory.
     std::string physical_directory;        ///< Empty if it has no path.
     std::optional<std::string> terminal;   ///< The path of the terminal on stdout.
+    bool terminal_at_hand = false;         ///< As a standard descriptor, or as /dev/tty.
 };
 
 /// Asks the kernel. Never fails: what cannot be found out is taken to be missing.

@@ -16,6 +16,7 @@
 #include <linux/sched.h>
 #include <linux/stat.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
@@ -293,9 +294,21 @@ inline int execveat(int fd, const char* path, const char* const* argv, const cha
 {
     return static_cast<int>(call(SYS_execveat, fd, path, argv, envp, flags));
 }
-inline int wait4(int pid, int* status, int options) noexcept
+inline int wait4(int pid, int* status, int options, rusage* usage = nullptr) noexcept
 {
-    return static_cast<int>(call(SYS_wait4, pid, status, options, nullptr));
+    return static_cast<int>(call(SYS_wait4, pid, status, options, usage));
+}
+inline int kill(int pid, int signal) noexcept
+{
+    return static_cast<int>(call(SYS_kill, pid, signal));
+}
+inline int pidfd_open(int pid) noexcept
+{
+    return static_cast<int>(call(SYS_pidfd_open, pid, 0));
+}
+inline int pidfd_send_signal(int pidfd, int signal) noexcept
+{
+    return static_cast<int>(call(SYS_pidfd_send_signal, pidfd, signal, nullptr, 0));
 }
 [[noreturn]] inline void exit_group(int code) noexcept
 {

@@ -10,6 +10,8 @@
 #include "sys/text.hpp"
 
 #include <csignal>
+#include <initializer_list>
+#include <linux/capability.h>
 #include <linux/prctl.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -17,6 +19,7 @@
 using namespace nsbox;
 namespace raw = sys::raw;
 using runtime::Command;
+using runtime::CommandUsage;
 using runtime::Filter;
 using runtime::Message;
 using runtime::PacketHeader;
@@ -26,6 +29,19 @@ namespace {
 
 constexpr std::size_t stack_size = 32768;
 alignas(16) char command_stack[stack_size];
+
+/// What init is about, for its signal handler too.
+struct {
+    int channel = -1;
+    int supervisor = -1;
+    int children = -1;
+    int proc = -1;
+    int command = -1;
+    int code = 1;
+    unsigned flags = 0;
+    int registry = -1;
+    sys::FixedText<64> socket;
+} self;
 
 struct Start {
     Command command;
@@ -91,7 +107,8 @@ Command unpack(PacketHeader* packet)
     command.filter_count = packet->filter_count;
     command.ambient = packet->ambient;
     command.program = packet->program;
-    command.die_with_parent = packet->die_with_parent != 0;
+    command.die_with_parent = (packet->flags & runtime::packet_die_with_parent) != 0;
+    command.terminal = (packet->flags & runtime::packet_terminal) != 0;
     return command;
 }
 
@@ -134,6 +151,10 @@ void close_others(const PacketHeader* packet)
                 next = static_cast<unsigned>(fd);
         };
         consider(packet->channel);
+        consider(packet->supervisor);
+        consider(packet->children);
+        consider(packet->proc);
+        consider(packet->registry);
         for (std::uint32_t i = 0; i < packet->keep_count; ++i)
             consider(keep[i]);
         if (next > first)
@@ -156,6 +177,29 @@ int shell_code(int status)
     return signal != 0 ? 128 + signal : status >> 8 & 0xff;
 }
 
+bool has(runtime::PacketFlag flag)
+{
+    return (self.flags & flag) != 0;
+}
+
+std::uint64_t microseconds(const timeval& time)
+{
+    return static_cast<std::uint64_t>(time.tv_sec) * 1000000 +
+           static_cast<std::uint64_t>(time.tv_usec);
+}
+
+void tell_end(int status, const rusage& usage, bool is_last)
+{
+    struct {
+        Message message;
+        CommandUsage usage;
+    } const report{{Tell::exited, status, is_last ? 1 : 0, 0},
+                   {microseconds(usage.ru_utime), microseconds(usage.ru_stime),
+                    static_cast<std::uint64_t>(usage.ru_maxrss)}};
+    while (raw::write(self.channel, &report, sizeof report) == -EINTR) {
+    }
+}
+
 /// Reaps what has ended already; whether nothing is left.
 bool is_empty()
 {
@@ -167,33 +211,156 @@ bool is_empty()
     return pid < 0;
 }
 
-[[noreturn]] void reap(int channel, int command)
+void note_end(int pid, int status, const rusage& usage)
 {
-    int code = 1;
+    if (pid != self.command)
+        return;
+    self.command = -1;
+    self.code = shell_code(status);
+    tell_end(status, usage, has(runtime::packet_end_with_command) || is_empty());
+}
+
+/// Our children's pids as a text, divided by blanks; its length. See proc(5), children.
+long list_children(char* text, std::size_t size)
+{
+    const long got = raw::call(SYS_pread64, self.children, text, size - 1, 0);
+    text[got > 0 ? got : 0] = '\0';
+    return got;
+}
+
+/// Kills a child by its number in the list.
+void kill_child(int pid)
+{
+    if (self.proc < 0) {
+        raw::kill(pid, SIGKILL);
+        return;
+    }
+    // A process's folder in any procfs does for a pidfd: pidfd_send_signal(2).
+    sys::FixedText<16> name;
+    name.number(static_cast<unsigned>(pid));
+    const int folder = raw::openat(self.proc, name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    raw::pidfd_send_signal(folder, SIGKILL);
+    raw::close(folder);
+}
+
+/// What is killed leaves its own children to us, until nothing is left.
+[[noreturn]] void end_adopted()
+{
+    char text[4096];
+    for (;;) {
+        if (list_children(text, sizeof text) > 0)
+            for (const char* at = text; *at != '\0';) {
+                const int pid = parse_number(at);
+                while (*at >= '0' && *at <= '9')
+                    ++at;
+                // A number that was cut off at the end of the text may be another's.
+                if (pid > 0 && *at == ' ')
+                    kill_child(pid);
+                while (*at == ' ')
+                    ++at;
+            }
+        int status = 0;
+        rusage usage;
+        const int pid = raw::wait4(-1, &status, 0, &usage);
+        if (pid > 0)
+            note_end(pid, status, usage);
+        else if (pid != -EINTR)
+            raw::exit_group(self.code);
+    }
+}
+
+/// Pid 1 only has to end: the kernel ends what is in its namespace.
+[[noreturn]] void end_everything()
+{
+    if (has(runtime::packet_subreaper))
+        end_adopted();
+    raw::exit_group(self.code);
+}
+
+[[noreturn]] void reap()
+{
     for (;;) {
         int status = 0;
-        const int pid = raw::wait4(-1, &status, 0);
+        rusage usage;
+        const int pid = raw::wait4(-1, &status, 0, &usage);
         if (pid == -EINTR)
             continue;
         if (pid < 0)
-            raw::exit_group(code);
-        if (pid == command) {
-            code = shell_code(status);
-            tell(channel, Tell::exited, status, is_empty() ? 1 : 0);
-        }
+            raw::exit_group(self.code);
+        const bool is_command = pid == self.command;
+        note_end(pid, status, usage);
+        if (is_command && has(runtime::packet_end_with_command))
+            end_everything();
     }
+}
+
+/// A pidfd can be read from when its process has ended; see pidfd_open(2).
+bool is_dead(int pidfd)
+{
+    // A process that is ending sends the signal a little before it counts as ended.
+    pollfd fd{pidfd, POLLIN, 0};
+    const timespec while_it_ends{0, 100000000};
+    return raw::poll(&fd, 1, &while_it_ends) != 0;
+}
+
+void on_signal(int signal)
+{
+    // The parent-death signal is sent when the *thread* ends that started us: see prctl(2).
+    if (signal == runtime::look_signal) {
+        if (!is_dead(self.supervisor))
+            return;
+        if (self.registry >= 0)
+            raw::unlinkat(self.registry, self.socket.c_str(), 0);
+        if (!has(runtime::packet_die_with_parent))
+            return;
+    }
+    end_everything();
+}
+
+extern "C" void nsbox_init_restore();
+
+int handle(int signal)
+{
+    const unsigned long action[4] = {reinterpret_cast<unsigned long>(on_signal),
+                                     SA_RESTART | 0x04000000UL,  // SA_RESTORER
+                                     reinterpret_cast<unsigned long>(nsbox_init_restore), ~0UL};
+    return static_cast<int>(raw::call(SYS_rt_sigaction, signal, action, nullptr, 8));
+}
+
+int ignore(int signal)
+{
+    const unsigned long action[4] = {1};  // SIG_IGN
+    return static_cast<int>(raw::call(SYS_rt_sigaction, signal, action, nullptr, 8));
+}
+
+/// Not being pid 1, init shares the signals of the command's process group, and has to be able
+/// to kill what has become another user's.
+int settle_subreaper()
+{
+    for (const int signal :
+         {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM, SIGTSTP, SIGTTIN, SIGTTOU})
+        if (const int rc = ignore(signal); rc < 0)
+            return rc;
+    raw::CapWords words[2]{};
+    if (const int rc = raw::capget(words); rc < 0)
+        return rc;
+    const std::uint64_t kill = words[0].permitted & (1U << CAP_KILL);
+    return raw::capset(kill, kill, 0);
 }
 
 /// What only the command needs is put away, and what confines it confines init too.
 void settle(const PacketHeader* packet, const Command& command)
 {
     close_others(packet);
-    if (const int rc = raw::capset(0, 0, 0); rc < 0)
+    ignore(SIGPIPE);  // A supervisor that left must not end us.
+    // One that has to find and kill processes needs more calls than a filter may leave. Without
+    // a pid namespace it is one process of many that the command can see.
+    const bool subreaper = has(runtime::packet_subreaper);
+    const int rc = subreaper ? settle_subreaper() : raw::capset(0, 0, 0);
+    if (rc < 0)
         stop(packet->channel, rc);
-    const unsigned long ignore[4] = {1};  // SIG_IGN: a supervisor that left must not end us.
-    raw::call(SYS_rt_sigaction, SIGPIPE, ignore, nullptr, 8);
-    if (const int rc = runtime::load_filters(command); rc < 0)
-        stop(packet->channel, rc);
+    if (const int loaded = subreaper ? 0 : runtime::load_filters(command); loaded < 0)
+        stop(packet->channel, loaded);
 }
 
 bool supervisor_is_gone(int channel)
@@ -208,11 +375,37 @@ int keep_from_command(const PacketHeader* packet)
     const auto* const keep =
         reinterpret_cast<const std::int32_t*>(reinterpret_cast<const char*>(packet) + packet->keep);
     int rc = raw::fcntl(packet->channel, F_SETFD, FD_CLOEXEC);
-    if (rc >= 0 && packet->program >= 0)
-        rc = raw::fcntl(packet->program, F_SETFD, FD_CLOEXEC);
+    for (const int fd :
+         {packet->program, packet->supervisor, packet->children, packet->proc, packet->registry})
+        if (rc >= 0 && fd >= 0)
+            rc = raw::fcntl(fd, F_SETFD, FD_CLOEXEC);
     for (std::uint32_t i = 0; i < packet->keep_count; ++i)
         if (rc >= 0 && keep[i] >= 0)
             rc = raw::fcntl(keep[i], F_SETFD, FD_CLOEXEC);
+    return rc;
+}
+
+/// Init ends with its supervisor if that is wanted, and adopts orphans where it is not pid 1.
+int follow_supervisor()
+{
+    int rc = 0;
+    if (has(runtime::packet_subreaper)) {
+        char text[64];
+        rc = static_cast<int>(list_children(text, sizeof text));
+        if (rc >= 0)
+            rc = raw::prctl(PR_SET_CHILD_SUBREAPER, 1);
+        if (rc >= 0)
+            rc = handle(runtime::end_signal);
+    }
+    const bool dies = has(runtime::packet_die_with_parent);
+    if (rc < 0 || (!dies && self.supervisor < 0))
+        return rc;
+    if (self.supervisor >= 0)
+        rc = handle(runtime::look_signal);
+    if (rc >= 0)
+        rc = raw::prctl(PR_SET_PDEATHSIG, self.supervisor >= 0 ? runtime::look_signal : SIGKILL);
+    if (rc >= 0 && dies && supervisor_is_gone(self.channel))
+        raw::exit_group(1);
     return rc;
 }
 
@@ -229,14 +422,17 @@ int keep_from_command(const PacketHeader* packet)
     const std::size_t size = packet->size;
     if (const int rc = raw::prctl(PR_SET_DUMPABLE, 0); rc < 0)
         stop(channel, rc);
-    if (packet->die_with_parent != 0) {
-        if (const int rc = raw::prctl(PR_SET_PDEATHSIG, SIGKILL); rc < 0)
-            stop(channel, rc);
-        if (supervisor_is_gone(channel))
-            raw::exit_group(1);
-    }
+    self.channel = channel;
+    self.supervisor = packet->supervisor;
+    self.children = packet->children;
+    self.proc = packet->proc;
+    self.flags = packet->flags;
+    self.registry = packet->registry;
+    self.socket.add(reinterpret_cast<const char*>(packet) + packet->socket);
     const std::uint64_t none = 0;
-    int rc = keep_from_command(packet);
+    int rc = follow_supervisor();
+    if (rc >= 0)
+        rc = keep_from_command(packet);
     // Ignored, as a caller may have it, the kernel would throw the command's status away.
     if (rc >= 0)
         rc = raw::signal_default(SIGCHLD);
@@ -246,18 +442,32 @@ int keep_from_command(const PacketHeader* packet)
         stop(channel, rc);
     Start start;
     start.command = unpack(packet);
-    const long command = raw::clone(CLONE_VM | CLONE_VFORK | SIGCHLD, command_stack + stack_size,
-                                    nullptr, run_command, &start);
+    int pidfd = -1;
+    const bool tell_command = has(runtime::packet_tell_command);
+    // What the supervisor gets from now on may be meant for the command.
+    if (tell_command)
+        tell(channel, Tell::about_to_exec, 0);
+    const long command =
+        raw::clone(CLONE_VM | CLONE_VFORK | SIGCHLD | (tell_command ? CLONE_PIDFD : 0UL),
+                   command_stack + stack_size, &pidfd, run_command, &start);
     if (command < 0)
         stop(channel, static_cast<int>(command));
+    self.command = static_cast<int>(command);
     if (start.error != 0) {
         tell(channel, start.failure, start.error);
         raw::exit_group(1);
     }
+    if (tell_command) {
+        const long sent =
+            runtime::tell_with_descriptor(channel, Message{Tell::command, 0, 0, 0}, pidfd);
+        if (sent < 0)
+            stop(channel, static_cast<int>(sent));
+        raw::close(pidfd);
+    }
     settle(packet, start.command);
     tell(channel, Tell::started, static_cast<int>(command));
     raw::call(SYS_munmap, packet, size);
-    reap(channel, static_cast<int>(command));
+    reap();
 }
 
 }  // namespace
@@ -292,7 +502,11 @@ void* memset(void* to, int value, std::size_t size)
 }
 
 #if defined(__x86_64__)
-__asm__(".globl _start\n"
+__asm__(".globl nsbox_init_restore\n"
+        "nsbox_init_restore:\n"
+        "    mov $15, %eax\n"  // rt_sigreturn
+        "    syscall\n"
+        ".globl _start\n"
         "_start:\n"
         "    xor %ebp, %ebp\n"
         "    mov %rsp, %rdi\n"
@@ -300,7 +514,11 @@ __asm__(".globl _start\n"
         "    call nsbox_init_start\n"
         "    ud2\n");
 #else
-__asm__(".globl _start\n"
+__asm__(".globl nsbox_init_restore\n"
+        "nsbox_init_restore:\n"
+        "    mov x8, #139\n"  // rt_sigreturn
+        "    svc 0\n"
+        ".globl _start\n"
         "_start:\n"
         "    mov x29, xzr\n"
         "    mov x0, sp\n"

@@ -74,11 +74,11 @@ TEST_CASE("packet: filters, capabilities and the wish to die with the caller arr
     CHECK(packet.filter(0) == std::string(8, 0x11));
     CHECK(packet.filter(1) == std::string(24, 0x22));
     CHECK(packet.header.ambient == std::uint64_t{1} << 13);
-    CHECK(packet.header.die_with_parent == 1);
+    CHECK(packet.header.flags == runtime::packet_die_with_parent);
     const Packet bare = filled(tests::planned(tests::plain_spec(), tests::user_host()));
     CHECK(bare.header.filter_count == 0);
     CHECK(bare.header.ambient == 0);
-    CHECK(bare.header.die_with_parent == 0);
+    CHECK(bare.header.flags == 0);
 }
 
 TEST_CASE("packet: descriptors to keep come first, then a free place for each lock")

@@ -730,3 +730,64 @@ TEST_CASE("plan: which clone there is, and the wish to die with the caller, are 
     CHECK_FALSE(planned(spec, host).has_clone3);
     CHECK(planned(spec, host).die_with_parent);
 }
+
+TEST_CASE("plan: what has to end everything needs an init, with a pid namespace or without")
+{
+    Spec spec = plain_spec();
+    spec.namespaces.pid = Own::no;
+    CHECK_FALSE(planned(spec, user_host()).needs_init);
+    const auto keeps_hold = [&](const Spec& wish) {
+        const runtime::Plan plan = planned(wish, user_host());
+        CHECK(plan.needs_init == plan.subreaper);
+        return plan.subreaper;
+    };
+    Spec dying = spec;
+    dying.die_with_parent = true;
+    CHECK(keeps_hold(dying));
+    Spec ending = spec;
+    ending.end_with_command = true;
+    CHECK(keeps_hold(ending));
+    CHECK(planned(ending, user_host()).ends_with_command);
+    Spec limited = spec;
+    limited.limits.time = std::chrono::milliseconds{1};
+    CHECK(keeps_hold(limited));
+    limited.limits.time = std::chrono::milliseconds{0};
+    CHECK_FALSE(keeps_hold(limited));
+    limited.limits.cpu = std::chrono::milliseconds{1};
+    CHECK(keeps_hold(limited));
+    // Pid 1 of a namespace needs no help from a subreaper.
+    ending.namespaces.pid = Own::yes;
+    CHECK(planned(ending, user_host()).needs_init);
+    CHECK_FALSE(planned(ending, user_host()).subreaper);
+}
+
+TEST_CASE("plan: init hands the command over to those who ask for it")
+{
+    Spec spec = plain_spec();
+    spec.namespaces.pid = Own::yes;
+    CHECK_FALSE(planned(spec, user_host()).tells_command);
+    Spec signalled = spec;
+    signalled.signals_command = true;
+    CHECK(planned(signalled, user_host()).tells_command);
+    signalled.namespaces.pid = Own::no;  // The child is the command.
+    CHECK_FALSE(planned(signalled, user_host()).tells_command);
+    Spec reported = spec;
+    reported.events_descriptor = 5;
+    CHECK(planned(reported, user_host()).tells_command);
+    CHECK(planned(reported, user_host()).needs_supervisor);
+}
+
+TEST_CASE("plan: where a terminal is at hand nobody inside may type into it")
+{
+    Spec spec = plain_spec();
+    spec.seccomp_programs = {std::vector<std::uint8_t>(8)};
+    sys::Host host = user_host();
+    CHECK(planned(spec, host).filters.size() == 1);
+    host.terminal_at_hand = true;
+    REQUIRE(planned(spec, host).filters.size() == 2);
+    // The caller's own come after it: they may forbid to load another.
+    CHECK(planned(spec, host).filters[1].size() == 8);
+    host.terminal_at_hand = false;
+    spec.terminal = WindowSize{};
+    CHECK(planned(spec, host).filters.size() == 2);
+}

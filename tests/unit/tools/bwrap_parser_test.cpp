@@ -462,6 +462,38 @@ TEST_CASE("parser: flags")
     CHECK(spec_of({"--not-a-security-boundary"}).tolerate_failed_submounts);
 }
 
+TEST_CASE("parser: nsbox's own options")
+{
+    using std::chrono::milliseconds;
+    const Spec plain = spec_of({});
+    CHECK_FALSE(plain.end_with_command);
+    CHECK_FALSE(plain.limits.any());
+    CHECK(plain.limits.grace == milliseconds{5000});
+    CHECK(spec_of({"--kill-all"}).end_with_command);
+    CHECK(spec_of({"--timeout", "1.5"}).limits.time == milliseconds{1500});
+    CHECK(spec_of({"--timeout=2m"}).limits.time == milliseconds{120000});
+    CHECK(spec_of({"--cpu-time", "90ms"}).limits.cpu == milliseconds{90});
+    CHECK(spec_of({"--kill-after", "1h"}).limits.grace == milliseconds{3600000});
+    CHECK(error_of({"--timeout", "soon"}) ==
+          "--timeout takes a length of time, not \"soon\" (hint: 1.5, 500ms, 2s, 3m, 1h, 1d)");
+    CHECK(spec_of({"--forward-signals"}).signals_command);
+    CHECK(parse({"--forward-signals", "x"}).request->forward_signals);
+    CHECK_FALSE(parse({"x"}).request->forward_signals);
+    CHECK(parse({"--distinct-status", "x"}).request->distinct_status);
+    CHECK_FALSE(parse({"--distinct-status", "x"}).request->terminal);
+    CHECK(parse({"--pty", "x"}).request->terminal);
+    CHECK_FALSE(parse({"--pty", "x"}).request->window.has_value());
+    const Parsed sized = parse({"--pty-size", "100x30", "x"});
+    CHECK(sized.request->terminal);
+    CHECK(sized.request->window->columns == 100);
+    CHECK(sized.request->window->rows == 30);
+    for (const char* size :
+         {"", "80", "x", "80x", "x24", "0x24", "80x0", "80x24x1", "-1x24", "65536x1"})
+        CHECK(begins_with(error_of({"--pty-size", size}), "--pty-size takes COLUMNSxROWS"));
+    const sys::Fd file = tests::memory_file();
+    CHECK(spec_of({"--events-fd", number(file.get())}).events_descriptor == file.get());
+}
+
 TEST_CASE("parser: options that contradict each other are refused whatever their order")
 {
     const sys::Fd file = tests::memory_file();

@@ -1,0 +1,370 @@
+#include "runtime/control.hpp"
+
+#include "runtime/packing.hpp"
+#include "sys/raw.hpp"
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+#include <cstring>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+namespace nsbox::runtime {
+
+namespace {
+
+namespace raw = sys::raw;
+using sys::Fd;
+
+constexpr std::size_t most_clients = 128;
+constexpr std::size_t most_words = 64;
+constexpr std::size_t largest_answer = 65536;
+
+sockaddr_un address_of(const std::string& path)
+{
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::memcpy(address.sun_path, path.c_str(), std::min(path.size(), sizeof address.sun_path - 1));
+    return address;
+}
+
+Fd make_socket(int flags)
+{
+    const int fd = ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | flags, 0);
+    return Fd{fd < 0 ? -errno : fd};
+}
+
+bool send_text(int fd, const std::string& text)
+{
+    return ::send(fd, text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT) ==
+           static_cast<ssize_t>(text.size());
+}
+
+std::string describe(const SandboxInfo& info)
+{
+    std::string out;
+    pack(out, info.id);
+    pack(out, info.name);
+    for (const pid_t pid : {info.supervisor, info.child, info.command})
+        pack(out, static_cast<std::uint64_t>(pid));
+    pack(out, static_cast<std::uint64_t>(info.started));
+    // A list to be looked at: what is too long for it is cut.
+    const std::size_t words = std::min(info.words.size(), most_words);
+    pack(out, words);
+    for (std::size_t i = 0; i < words; ++i)
+        pack(out, info.words[i].substr(0, 256));
+    return out;
+}
+
+SandboxInfo read_description(const std::string& bytes)
+{
+    Unpacker from{bytes};
+    SandboxInfo info;
+    info.id = from.text();
+    info.name = from.text();
+    for (pid_t* const pid : {&info.supervisor, &info.child, &info.command})
+        *pid = static_cast<pid_t>(from.number());
+    info.started = static_cast<std::int64_t>(from.number());
+    for (std::uint64_t left = from.count(); left > 0; --left)
+        info.words.push_back(from.text());
+    if (!from.is_done())
+        info.id.clear();
+    return info;
+}
+
+std::string pack_status(const ExitStatus& status)
+{
+    std::string out;
+    pack(out, static_cast<std::uint64_t>(status.code));
+    pack(out, static_cast<std::uint64_t>(status.signal));
+    pack(out, static_cast<std::uint64_t>(status.reason));
+    pack(out, static_cast<std::uint64_t>(status.usage.user.count()));
+    pack(out, static_cast<std::uint64_t>(status.usage.system.count()));
+    pack(out, status.usage.max_rss_kib);
+    return out;
+}
+
+ino_t mount_namespace(const std::string& process)
+{
+    struct ::stat status;
+    const std::string path = "/proc/" + process + "/ns/mnt";
+    return raw::fstatat(AT_FDCWD, path.c_str(), &status, 0) == 0 ? status.st_ino : 0;
+}
+
+/// Whether a process is none of a sandbox, all of which have mount namespaces of their own: what
+/// runs inside has this user's id, and may see the socket where its folder is bound.
+bool is_outside(int client, pid_t pid)
+{
+    constexpr int so_peerpidfd = 77;  // SO_PEERPIDFD, Linux 6.5.
+    int number = -1;
+    socklen_t size = sizeof number;
+    const bool has_pidfd = ::getsockopt(client, SOL_SOCKET, so_peerpidfd, &number, &size) == 0;
+    const Fd pidfd{has_pidfd ? number : -EBADF};
+    if (pid <= 0 || mount_namespace(std::to_string(pid)) != mount_namespace("self"))
+        return false;
+    // The number may have been given to someone else before it was looked up.
+    return !has_pidfd || raw::pidfd_send_signal(pidfd.get(), 0) == 0;
+}
+
+bool may_ask(int client)
+{
+    ucred peer{};
+    socklen_t size = sizeof peer;
+    return ::getsockopt(client, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
+           (peer.uid == ::geteuid() || peer.uid == 0) && is_outside(client, peer.pid);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Control>> Control::open(Registry registry, SandboxInfo info,
+                                               const Recipe& recipe, const Fd& child)
+{
+    std::unique_ptr<Control> control{new Control};
+    control->child_ = child.get();
+    const std::string bytes = encode(recipe);
+    control->recipe_ =
+        Fd{static_cast<int>(raw::call(SYS_memfd_create, "recipe", 1U /* MFD_CLOEXEC */))};
+    if (!control->recipe_)
+        return fail("memfd_create", -control->recipe_.error(), "recipe");
+    for (std::size_t done = 0; done < bytes.size();) {
+        const long put =
+            raw::write(control->recipe_.get(), bytes.data() + done, bytes.size() - done);
+        if (put < 0 && put != -EINTR)
+            return fail("write", static_cast<int>(-put), "recipe");
+        done += put > 0 ? static_cast<std::size_t>(put) : 0;
+    }
+    control->listener_ = make_socket(SOCK_NONBLOCK);
+    if (!control->listener_)
+        return fail("socket", -control->listener_.error());
+    const sockaddr_un address = address_of(registry.address(info.id));
+    if (::bind(control->listener_.get(), reinterpret_cast<const sockaddr*>(&address),
+               sizeof address) < 0 ||
+        ::listen(control->listener_.get(), SOMAXCONN) < 0)
+        return fail("Can't make the control socket", errno,
+                    registry.path + "/" + socket_name(info.id));
+    control->registry_ = std::move(registry);
+    control->info_ = std::move(info);
+    return control;
+}
+
+Control::~Control()
+{
+    if (!info_.id.empty())
+        registry_.remove(info_.id);
+}
+
+std::vector<int> Control::descriptors() const
+{
+    return {registry_.folder.get(), listener_.get(), recipe_.get()};
+}
+
+void Control::add_to(std::vector<pollfd>& fds)
+{
+    at_ = fds.size();
+    count_ = clients_.size();
+    fds.push_back({listener_.get(), POLLIN, 0});
+    for (const Client& client : clients_)
+        fds.push_back({client.fd.get(), POLLIN, 0});
+}
+
+Control::Orders Control::handle(const std::vector<pollfd>& fds)
+{
+    Orders orders;
+    for (std::size_t i = 0; i < count_; ++i)
+        if (fds[at_ + 1 + i].revents != 0 && !answer(clients_[i], orders))
+            clients_[i].fd.reset();
+    clients_.erase(std::remove_if(clients_.begin(), clients_.end(),
+                                  [](const Client& client) { return !client.fd; }),
+                   clients_.end());
+    if (fds[at_].revents != 0)
+        accept_one();
+    return orders;
+}
+
+void Control::accept_one()
+{
+    Fd client{::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)};
+    if (!client || !may_ask(client.get()))
+        return;
+    // Someone who only connects must not keep others out.
+    if (clients_.size() >= most_clients)
+        clients_.erase(clients_.begin());
+    clients_.push_back({std::move(client), false});
+}
+
+/// False when the connection is done with.
+bool Control::answer(Client& client, Orders& orders)
+{
+    char buffer[2 * sizeof(std::uint64_t) + 1];
+    const ssize_t got = ::recv(client.fd.get(), buffer, sizeof buffer, MSG_DONTWAIT);
+    if (got <= 0)
+        return got < 0 && errno == EAGAIN;
+    const std::string bytes(buffer, static_cast<std::size_t>(got));
+    Unpacker from{bytes};
+    const auto what = static_cast<Ask>(from.number());
+    const auto number = static_cast<int>(from.number());
+    if (!from.is_done())
+        return false;
+    std::string done;
+    pack(done, 0U);
+    switch (what) {
+    case Ask::describe:
+        send_text(client.fd.get(), describe(info_));
+        return false;
+    case Ask::enter:
+        send_entry(client.fd.get());
+        return false;
+    case Ask::signal:
+        orders.signals.push_back(number);
+        send_text(client.fd.get(), done);
+        return false;
+    case Ask::kill:
+        orders.end = true;
+        send_text(client.fd.get(), done);
+        return false;
+    case Ask::wait:
+        client.waits = true;
+        return true;
+    }
+    return false;
+}
+
+bool Control::send_entry(int client) const
+{
+    char word = 1;
+    iovec data{&word, 1};
+    const int fds[2] = {child_, recipe_.get()};
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof fds)] = {};
+    msghdr header{};
+    header.msg_iov = &data;
+    header.msg_iovlen = 1;
+    header.msg_control = control;
+    header.msg_controllen = sizeof control;
+    cmsghdr* const attached = CMSG_FIRSTHDR(&header);
+    attached->cmsg_level = SOL_SOCKET;
+    attached->cmsg_type = SCM_RIGHTS;
+    attached->cmsg_len = CMSG_LEN(sizeof fds);
+    std::memcpy(CMSG_DATA(attached), fds, sizeof fds);
+    return ::sendmsg(client, &header, MSG_NOSIGNAL | MSG_DONTWAIT) > 0;
+}
+
+void Control::finish(const ExitStatus& status)
+{
+    registry_.remove(info_.id);
+    info_.id.clear();
+    for (const Client& client : clients_)
+        if (client.waits)
+            send_text(client.fd.get(), pack_status(status));
+    clients_.clear();
+    listener_.reset();
+}
+
+// The other side.
+
+namespace {
+
+Result<Fd> ask(const Registry& registry, const std::string& id, Ask what, int number = 0)
+{
+    Fd fd = make_socket(0);
+    if (!fd)
+        return fail("socket", -fd.error());
+    const sockaddr_un address = address_of(registry.address(id));
+    if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) < 0)
+        return fail("Can't reach the sandbox", errno, id);
+    std::string bytes;
+    pack(bytes, static_cast<std::uint64_t>(what));
+    pack(bytes, static_cast<std::uint64_t>(number));
+    if (::send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) < 0)
+        return fail("Can't reach the sandbox", errno, id);
+    return fd;
+}
+
+/// The answer; empty where the supervisor ended or refused.
+Result<std::string> hear(const Fd& fd, const std::string& id)
+{
+    std::string bytes(largest_answer, '\0');
+    ssize_t got = 0;
+    do {
+        got = ::recv(fd.get(), bytes.data(), bytes.size(), 0);
+    } while (got < 0 && errno == EINTR);
+    if (got < 0 && errno != ECONNRESET)
+        return fail("Can't hear the sandbox", errno, id);
+    bytes.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
+    return bytes;
+}
+
+}  // namespace
+
+Result<SandboxInfo> describe_sandbox(const Registry& registry, const std::string& id)
+{
+    const Fd fd = TRY(ask(registry, id, Ask::describe));
+    SandboxInfo info = read_description(TRY(hear(fd, id)));
+    if (info.id != id)
+        return fail("Can't reach the sandbox", ECONNREFUSED, id);
+    return info;
+}
+
+Result<Door> open_door(const Registry& registry, const std::string& id)
+{
+    const Fd fd = TRY(ask(registry, id, Ask::enter));
+    char word = 0;
+    iovec data{&word, 1};
+    int fds[2] = {-1, -1};
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof fds)] = {};
+    msghdr header{};
+    header.msg_iov = &data;
+    header.msg_iovlen = 1;
+    header.msg_control = control;
+    header.msg_controllen = sizeof control;
+    const ssize_t got = ::recvmsg(fd.get(), &header, MSG_CMSG_CLOEXEC);
+    const cmsghdr* const attached = CMSG_FIRSTHDR(&header);
+    if (got != 1 || attached == nullptr || attached->cmsg_type != SCM_RIGHTS ||
+        attached->cmsg_len != CMSG_LEN(sizeof fds))
+        return refuse("Can't enter the sandbox", id, "it has ended, or does not let this user in");
+    std::memcpy(fds, CMSG_DATA(attached), sizeof fds);
+    Door door;
+    door.child = Fd{fds[0]};
+    const Fd recipe{fds[1]};
+    std::string bytes;
+    std::array<char, 65536> buffer;
+    for (;;) {
+        const ssize_t count =
+            ::pread(recipe.get(), buffer.data(), buffer.size(), static_cast<off_t>(bytes.size()));
+        if (count < 0)
+            return fail("read", errno, "recipe");
+        if (count == 0)
+            break;
+        bytes.append(buffer.data(), static_cast<std::size_t>(count));
+    }
+    door.recipe = TRY(decode(bytes));
+    return door;
+}
+
+Result<> order(const Registry& registry, const std::string& id, Ask what, int signal)
+{
+    const Fd fd = TRY(ask(registry, id, what, signal));
+    if (TRY(hear(fd, id)).empty())
+        return refuse("Can't reach the sandbox", id, "it has ended");
+    return {};
+}
+
+Result<ExitStatus> wait_for_sandbox(const Registry& registry, const std::string& id)
+{
+    const Fd fd = TRY(ask(registry, id, Ask::wait));
+    const std::string bytes = TRY(hear(fd, id));
+    Unpacker from{bytes};
+    ExitStatus status;
+    status.code = static_cast<int>(from.number());
+    status.signal = static_cast<int>(from.number());
+    status.reason = static_cast<Reason>(from.number());
+    status.usage.user = std::chrono::microseconds{from.number()};
+    status.usage.system = std::chrono::microseconds{from.number()};
+    status.usage.max_rss_kib = from.number();
+    if (!from.is_done())
+        return refuse("Can't say how the sandbox ended", id, "its supervisor was killed");
+    return status;
+}
+
+}  // namespace nsbox::runtime

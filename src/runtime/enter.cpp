@@ -1,0 +1,164 @@
+#include "runtime/enter.hpp"
+
+#include "runtime/environment.hpp"
+#include "sys/raw.hpp"
+
+#include <algorithm>
+#include <linux/nsfs.h>
+#include <linux/sched.h>
+#include <sys/ioctl.h>
+#include <vector>
+
+namespace nsbox::runtime {
+
+namespace {
+
+namespace raw = sys::raw;
+using sys::Fd;
+
+struct Kind {
+    const char* name;
+    unsigned flag;
+};
+// The mount namespace comes last: with it the caller's /proc is gone.
+constexpr Kind kinds[] = {{"pid", CLONE_NEWPID}, {"ipc", CLONE_NEWIPC},       {"net", CLONE_NEWNET},
+                          {"uts", CLONE_NEWUTS}, {"cgroup", CLONE_NEWCGROUP}, {"mnt", CLONE_NEWNS}};
+
+Fd open_namespace(const std::string& process, const char* name)
+{
+    const std::string path = "/proc/" + process + "/ns/" + name;
+    return Fd{raw::openat(AT_FDCWD, path.c_str(), O_RDONLY | O_CLOEXEC)};
+}
+
+/// Which file a descriptor is of; 0 where there is none.
+ino_t identity(const Fd& fd)
+{
+    struct ::stat status;
+    return fd && raw::fstat(fd.get(), &status) == 0 ? status.st_ino : 0;
+}
+
+struct Namespace {
+    Kind kind{};
+    Fd fd;
+    ino_t owner = 0;
+};
+
+/// What is to be joined, and in which order: a process needs rights in the user namespace that
+/// owns a namespace, and it has those in the one that it is in and in its descendants.
+struct Way {
+    std::vector<Namespace> namespaces;  ///< Those that are not this process's own.
+    Fd first_user;                      ///< The one that owns what the last one does not...
+    Fd last_user;                       ///< ...and the last one, which is the command's.
+    ino_t last = 0;
+};
+
+Result<Way> find_way(const std::string& process)
+{
+    Way way;
+    const ino_t our_user = identity(open_namespace("self", "user"));
+    Fd user = open_namespace(process, "user");
+    if (!user)
+        return fail("Can't open the namespaces of", -user.error(), "process " + process);
+    way.last = identity(user);
+    for (const Kind& kind : kinds) {
+        Fd theirs = open_namespace(process, kind.name);
+        if (!theirs)
+            return fail("Can't open the namespaces of", -theirs.error(), "process " + process);
+        if (identity(theirs) == identity(open_namespace("self", kind.name)))
+            continue;
+        Fd owner{static_cast<int>(raw::call(SYS_ioctl, theirs.get(), NS_GET_USERNS))};
+        const ino_t owned_by = identity(owner);
+        if (owned_by != our_user && owned_by != way.last)
+            way.first_user = std::move(owner);
+        way.namespaces.push_back({kind, std::move(theirs), owned_by});
+    }
+    if (way.last != our_user)
+        (way.first_user ? way.last_user : way.first_user) = std::move(user);
+    return way;
+}
+
+void add_command(const Recipe& recipe, const Entry& entry, Plan& plan)
+{
+    const std::vector<std::string> environment =
+        edit_environment(recipe.environment, entry.environment);
+    plan.argv_name = entry.command.front();
+    for (const std::string& path :
+         exec_candidates(entry.command.front(), look_up(environment, "PATH")))
+        plan.candidates.push_back(plan.keep(path));
+    for (const std::string& word : entry.command)
+        plan.argv.push_back(plan.keep(word));
+    plan.argv.push_back(nullptr);
+    for (const std::string& variable : environment)
+        plan.envp.push_back(plan.keep(variable));
+    const std::string wanted = entry.directory.value_or(recipe.directory);
+    plan.pwd[0] = plan.keep("PWD=" + (wanted.empty() ? recipe.likely_directory : wanted));
+    plan.pwd[1] = plan.keep("PWD=/");
+    plan.pwd[2] = plan.keep("PWD=" + recipe.home);
+    plan.pwd[3] = plan.keep("PWD=/");
+    plan.pwd_slot = plan.envp.size();
+    plan.envp.push_back(plan.pwd[0]);
+    plan.envp.push_back(nullptr);
+    plan.shell_argv = {"/bin/sh", plan.candidates.front()};
+    plan.shell_argv.insert(plan.shell_argv.end(), plan.argv.begin() + 1, plan.argv.end());
+    ChangeDirectory change{};
+    change.wanted = wanted.empty() ? nullptr : plan.keep(wanted);
+    change.logical = plan.keep(recipe.likely_directory);
+    change.home = plan.keep(recipe.home);
+    plan.steps.emplace_back(change);
+}
+
+void add_confinement(const Recipe& recipe, Plan& plan)
+{
+    if (recipe.bounding)
+        plan.steps.emplace_back(ns::DropBounding{*recipe.bounding});
+    if (recipe.refuse_user_namespaces)
+        plan.steps.emplace_back(ns::RefuseUserNamespaces{true});
+    if (recipe.capabilities)
+        plan.steps.emplace_back(ns::SetCapabilities{*recipe.capabilities, recipe.ambient});
+    plan.ambient = recipe.ambient ? recipe.capabilities.value_or(0) : 0;
+    plan.filters = recipe.filters;
+}
+
+}  // namespace
+
+Result<Running> enter(const Fd& child, const Recipe& recipe, const Entry& entry, const Watch& watch)
+{
+    if (entry.command.empty())
+        return refuse("No command", {}, "there is nothing to execute");
+    const pid_t pid = pid_of(child.get());
+    if (pid <= 0)
+        return refuse("Can't enter the sandbox", {},
+                      "it has ended, or its processes have no "
+                      "number here");
+    const Way way = TRY(find_way(std::to_string(pid)));
+    // A number may have been given to another process meanwhile; a process that lives has kept it.
+    if (raw::pidfd_send_signal(child.get(), 0) < 0)
+        return refuse("Can't enter the sandbox", {}, "it has ended");
+    Plan plan;
+    plan.share_memory = false;
+    plan.dies_with_starter = true;
+    plan.hide = true;
+    plan.join_user = way.first_user ? way.first_user.get() : -1;
+    const auto join_if = [&](auto condition) {
+        for (const Namespace& space : way.namespaces)
+            if (space.kind.flag != CLONE_NEWPID && condition(space))
+                plan.steps.emplace_back(ns::JoinNamespace{space.fd.get(), space.kind.flag});
+    };
+    for (const Namespace& space : way.namespaces)
+        if (space.kind.flag == CLONE_NEWPID)
+            plan.join_pid = space.fd.get();
+    const bool two_users = static_cast<bool>(way.last_user);
+    join_if([&](const Namespace& space) { return !two_users || space.owner != way.last; });
+    if (two_users)
+        plan.steps.emplace_back(ns::JoinUserNamespace{way.last_user.get()});
+    join_if([&](const Namespace& space) { return two_users && space.owner == way.last; });
+    // The order of the main command's set-up: the terminal is the last thing that needs the tree.
+    add_confinement(recipe, plan);
+    add_command(recipe, entry, plan);
+    plan.terminal = entry.terminal.has_value();
+    if (entry.terminal)
+        plan.steps.emplace_back(TakeTerminal{entry.terminal->rows, entry.terminal->columns, -1});
+    return launch(plan, watch);
+}
+
+}  // namespace nsbox::runtime

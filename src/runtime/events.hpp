@@ -1,0 +1,37 @@
+#pragma once
+
+#include "nsbox/nsbox.hpp"
+#include "runtime/report.hpp"
+
+#include <string>
+
+namespace nsbox::runtime {
+
+/// Writes what happens to a sandbox to a descriptor, one JSON object a line; doc/events.md is the
+/// schema. A reader that is gone is no failure. Borrows the descriptor; -1 writes nothing.
+class Events {
+public:
+    explicit Events(int fd = -1);
+
+    bool is_wanted() const noexcept { return fd_ >= 0; }
+    /// A random name for the sandbox, 16 hexadecimal digits.
+    const std::string& id() const noexcept { return id_; }
+
+    void started(pid_t child, pid_t command, const NamespaceReport& report) const;
+    /// A limit is over, and the command is sent this signal.
+    void limit(const char* which, int signal) const;
+    void failed(const Error& error) const;
+    /// The last one.
+    void exited(const ExitStatus& status) const;
+
+private:
+    void write(const std::string& members) const;
+
+    int fd_;
+    std::string id_;
+};
+
+/// A text as JSON has it, in double quotes. Bytes that are not UTF-8 become U+FFFD.
+std::string json_text(const std::string& text);
+
+}  // namespace nsbox::runtime

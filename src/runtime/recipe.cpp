@@ -1,0 +1,94 @@
+#include "runtime/recipe.hpp"
+
+#include "runtime/packing.hpp"
+
+namespace nsbox::runtime {
+
+namespace {
+
+constexpr std::uint64_t magic = 0x6e73627872637031;  // "nsbxrcp1"
+
+void put(std::string& out, const std::optional<std::uint64_t>& number)
+{
+    pack(out, number ? 1U : 0U);
+    pack(out, number.value_or(0));
+}
+
+std::optional<std::uint64_t> maybe(Unpacker& from)
+{
+    const bool is_there = from.number() != 0;
+    const std::uint64_t value = from.number();
+    return is_there ? std::optional{value} : std::nullopt;
+}
+
+}  // namespace
+
+Recipe recipe_of(const Plan& plan)
+{
+    Recipe recipe;
+    for (std::size_t i = 0; i < plan.envp.size(); ++i)
+        if (plan.envp[i] != nullptr && i != plan.pwd_slot)
+            recipe.environment.emplace_back(plan.envp[i]);
+    recipe.filters = plan.filters;
+    for (const ChildStep& step : plan.steps) {
+        if (const auto* const bounding = std::get_if<ns::DropBounding>(&step))
+            recipe.bounding = bounding->keep;
+        else if (const auto* const sets = std::get_if<ns::SetCapabilities>(&step)) {
+            recipe.capabilities = sets->sets;
+            recipe.ambient = sets->ambient;
+        } else if (std::holds_alternative<ns::RefuseUserNamespaces>(step)) {
+            recipe.refuse_user_namespaces = true;
+        } else if (const auto* const directory = std::get_if<ChangeDirectory>(&step)) {
+            recipe.directory = directory->wanted != nullptr ? directory->wanted : "";
+            recipe.likely_directory = directory->logical;
+            recipe.home = directory->home;
+        }
+    }
+    return recipe;
+}
+
+std::string encode(const Recipe& recipe)
+{
+    std::string out;
+    pack(out, magic);
+    pack(out, recipe.environment.size());
+    for (const std::string& entry : recipe.environment)
+        pack(out, entry);
+    pack(out, recipe.directory);
+    pack(out, recipe.likely_directory);
+    pack(out, recipe.home);
+    pack(out, recipe.filters.size());
+    for (const std::vector<std::uint8_t>& program : recipe.filters)
+        pack(out, program.data(), program.size());
+    put(out, recipe.bounding);
+    put(out, recipe.capabilities);
+    pack(out, recipe.ambient ? 1U : 0U);
+    pack(out, recipe.refuse_user_namespaces ? 1U : 0U);
+    return out;
+}
+
+Result<Recipe> decode(const std::string& bytes)
+{
+    Unpacker reader{bytes};
+    Recipe recipe;
+    if (reader.number() != magic)
+        return refuse("Can't read how the sandbox is confined", {}, "another version wrote it");
+    for (std::uint64_t left = reader.count(); left > 0; --left)
+        recipe.environment.push_back(reader.text());
+    recipe.directory = reader.text();
+    recipe.likely_directory = reader.text();
+    recipe.home = reader.text();
+    for (std::uint64_t left = reader.count(); left > 0; --left) {
+        const std::string program = reader.text();
+        recipe.filters.emplace_back(program.begin(), program.end());
+    }
+    recipe.bounding = maybe(reader);
+    recipe.capabilities = maybe(reader);
+    recipe.ambient = reader.number() != 0;
+    recipe.refuse_user_namespaces = reader.number() != 0;
+    if (!reader.is_done())
+        return refuse("Can't read how the sandbox is confined", {}, "it is damaged");
+    return recipe;
+}
+
+}  // namespace nsbox::runtime

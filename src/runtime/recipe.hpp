@@ -1,0 +1,33 @@
+#pragma once
+
+#include "runtime/plan.hpp"
+#include "sys/error.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace nsbox::runtime {
+
+/// How a further command in a running sandbox is confined: as its main command was.
+struct Recipe {
+    std::vector<std::string> environment;  ///< NAME=value, without PWD.
+    std::string directory;                 ///< Where the main command started, if that was said.
+    std::string likely_directory;          ///< Where it started otherwise, if that exists inside.
+    std::string home;
+    std::vector<std::vector<std::uint8_t>> filters;
+    std::optional<std::uint64_t> bounding;  ///< What is to stay in the bounding set.
+    std::optional<std::uint64_t> capabilities;
+    bool ambient = false;
+    bool refuse_user_namespaces = false;
+};
+
+/// What of a plan another process needs to know.
+Recipe recipe_of(const Plan& plan);
+
+/// The two forms of a Recipe in memory; decode() refuses what is cut off or has something behind.
+std::string encode(const Recipe& recipe);
+Result<Recipe> decode(const std::string& bytes);
+
+}  // namespace nsbox::runtime

@@ -1,0 +1,25 @@
+#pragma once
+
+#include "nsbox/nsbox.hpp"
+#include "runtime/control.hpp"
+#include "runtime/events.hpp"
+#include "runtime/launch.hpp"
+#include "runtime/supervise.hpp"
+
+namespace nsbox {
+
+struct Sandbox::State {
+    runtime::Running running;
+    runtime::Duties duties;
+    runtime::Events events;
+    std::unique_ptr<runtime::Control> control;  ///< Where the sandbox can be found by others.
+    int status = -1;                            ///< Borrowed, as in the Spec.
+    bool is_ending = false;                     ///< Init has nothing left to wait for.
+
+    State() = default;
+    State(const State&) = delete;
+    State& operator=(const State&) = delete;
+    ~State();
+};
+
+}  // namespace nsbox

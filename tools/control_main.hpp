@@ -1,0 +1,16 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace nsbox::tool {
+
+// The subcommands about running sandboxes; the words are those after the subcommand's own. Each
+// returns the exit status.
+
+int exec_main(const std::vector<std::string>& words);
+int ps_main(const std::vector<std::string>& words);
+int kill_main(const std::vector<std::string>& words);
+int wait_main(const std::vector<std::string>& words);
+
+}  // namespace nsbox::tool
