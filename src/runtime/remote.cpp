@@ -61,7 +61,7 @@ Result<Remote> Remote::find(const std::string& which)
     std::vector<SandboxInfo> found;
     for (SandboxInfo& info : list(state->registry)) {
         if (info.id == which || info.name == which) {
-            found.assign(1, std::move(info));
+            found = {info};
             break;
         }
         if (!which.empty() && info.id.rfind(which, 0) == 0)
