@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <csignal>
-#include <fstream>
+#include <cstdlib>
+#include <fcntl.h>
+#include <string>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 namespace nsbox::tool {
 
@@ -13,9 +16,19 @@ namespace {
 std::vector<pid_t> children()
 {
     std::vector<pid_t> all;
-    std::ifstream file{"/proc/thread-self/children"};
-    for (pid_t pid = 0; file >> pid;)
-        all.push_back(pid);
+    const int file = ::open("/proc/thread-self/children", O_RDONLY | O_CLOEXEC);
+    std::string text;
+    char buffer[4096];
+    for (ssize_t got = 0; (got = ::read(file, buffer, sizeof buffer)) > 0;)
+        text.append(buffer, static_cast<std::size_t>(got));
+    ::close(file);
+    for (const char* at = text.c_str(); *at != '\0';) {
+        char* end = nullptr;
+        all.push_back(static_cast<pid_t>(std::strtol(at, &end, 10)));
+        at = end + (*end == ' ' ? 1 : 0);
+        if (end == at)
+            break;
+    }
     return all;
 }
 

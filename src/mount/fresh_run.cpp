@@ -131,11 +131,21 @@ int cover_proc(ChildState& state, int proc) noexcept
         return null.error();
     sys::FixedText<64> source;
     source.add("/proc/self/fd/").number(static_cast<unsigned long>(null.get()));
+    bool is_masked = false;
     for (const char* name : proc_masked) {
-        const int rc = bind_by_name(state, source.c_str(), proc, name,
-                                    MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
+        // A bind of a mask has the mask's flags from the beginning.
+        const int rc =
+            is_masked && state.has_mount_api
+                ? raw::mount(source.c_str(), name, nullptr, sys::ms_bind, nullptr)
+                : bind_by_name(state, source.c_str(), proc, name,
+                               MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
         if (rc < 0 && rc != -ENOENT)
             return rc;
+        if (rc >= 0 && !is_masked && state.has_mount_api) {
+            is_masked = true;
+            source.clear();
+            source.add(name);
+        }
     }
     return 0;
 }
@@ -193,14 +203,23 @@ constexpr Link links[] = {{"stdin", "/proc/self/fd/0"},
                           {"fd", "/proc/self/fd"},
                           {"core", "/proc/kcore"}};
 
+/// With the mount API the flags are set for all of /dev at once; see restrict_dev().
 int add_device(ChildState& state, int dev, const char* name, const char* host) noexcept
 {
     int rc = raw::mknodat(dev, name, S_IFREG | 0444, 0);
     if (rc == 0)
-        rc = bind_by_name(state, host, dev, name, MOUNT_ATTR_NOSUID);
+        rc = state.has_mount_api
+                 ? raw::mount(host, name, nullptr, sys::ms_bind | sys::ms_rec, nullptr)
+                 : bind_by_name(state, host, dev, name, MOUNT_ATTR_NOSUID);
     if (rc < 0)
         state.detail.add(host);
     return rc;
+}
+
+/// Only this process can reach what is mounted before the command is executed.
+int restrict_dev(ChildState& state, int dev) noexcept
+{
+    return state.has_mount_api ? raw::mount_setattr(dev, AT_RECURSIVE, MOUNT_ATTR_NOSUID) : 0;
 }
 
 /// Everything but the terminals' file system; `dev` is the root of the new tmpfs.
@@ -260,6 +279,8 @@ int run(const MountDev& step, ChildState& state) noexcept
     } else if (step.console != nullptr)
         if (rc = add_device(state, dev.get(), "console", step.console); rc < 0)
             return state.failed(Site::attach, rc);
+    if (rc = restrict_dev(state, dev.get()); rc < 0)
+        return state.failed(Site::restrict_mount, rc);
     adopt_root(state, dev, step.target);
     return 0;
 }

@@ -304,6 +304,8 @@ struct Teller {
             return mount_words("Can't mount devpts on", plan_path(s.target, "/pts"), err);
         if (site == Site::attach)
             return bind_words(pair(detail.c_str(), s.target), site, err);
+        if (site == Site::restrict_mount)
+            return mount_words("Can't restrict what is mounted below", s.target, err);
         if (destination_words(site, s.target, detail, words))
             return with_read_only_hint(words, s.target);
         return mount_words("Can't mount tmpfs on", s.target, err);

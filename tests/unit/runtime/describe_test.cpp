@@ -178,6 +178,8 @@ const std::vector<Row>& own_words()
          "Can't cover parts of /t: Input/output error"},
         {mount::MountDev{"/t", "", nullptr}, Site::step, EIO, "",
          "Can't mount tmpfs on /t: Input/output error"},
+        {mount::MountDev{"/t", "", nullptr}, Site::restrict_mount, EIO, "",
+         "Can't restrict what is mounted below /t: Input/output error"},
         {mount::MountDev{"/t", "", nullptr}, Site::no_tty, EIO, "",
          "Can't mount devpts on /t/pts: Input/output error"},
         {mount::MountDev{"/t", "", nullptr}, Site::attach, ENOENT, "/dev/full",
