@@ -1,6 +1,7 @@
 #include "control_main.hpp"
 
 #include "messages.hpp"
+#include "orphans.hpp"
 #include "signals.hpp"
 #include "window.hpp"
 
@@ -156,6 +157,21 @@ std::optional<ExecRequest> parse_exec(const Words& words)
 
 }  // namespace
 
+namespace {
+
+int execute(const Remote& remote, const ExecRequest& request, const Watch& watch)
+{
+    Result<Sandbox> command = remote.execute(request.entry, watch);
+    if (!command) {
+        complain(command.error().message());
+        return failure_status(command.error());
+    }
+    const Result<ExitStatus> status = command->wait();
+    return status ? status->shell_code() : complain(status.error().message());
+}
+
+}  // namespace
+
 int exec_main(const Words& words)
 {
     std::optional<ExecRequest> request = parse_exec(words);
@@ -176,13 +192,13 @@ int exec_main(const Words& words)
     watch.signals = take_signals();
     if (*watch.signals < 0)
         return complain(std::string{"signalfd: "} + ::strerrordesc_np(errno));
-    Result<Sandbox> command = remote->execute(request->entry, watch);
-    if (!command) {
-        complain(command.error().message());
-        return failure_status(command.error());
-    }
-    const Result<ExitStatus> status = command->wait();
-    return status ? status->shell_code() : complain(status.error().message());
+    // In a sandbox without a pid namespace nobody else holds what the command leaves behind.
+    const std::optional<Orphans> orphans = Orphans::adopt();
+    if (!orphans)
+        return complain(std::string{"prctl(PR_SET_CHILD_SUBREAPER): "} + ::strerrordesc_np(errno));
+    const int code = execute(*remote, *request, watch);
+    orphans->end();
+    return code;
 }
 
 namespace {

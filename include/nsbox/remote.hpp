@@ -38,7 +38,8 @@ struct Entry {
 };
 
 /// A running sandbox that another process supervises. Move-only. Only the user who started it may
-/// reach it; root may list, signal, end and wait, but not enter.
+/// reach it, and only from the mount namespace that its supervisor is in: a process inside a sandbox
+/// cannot.
 class Remote {
 public:
     /// By id, by the beginning of one id only, or by name.

@@ -205,6 +205,9 @@ void run_child(const ChildProgram& program) noexcept
     ChildState state;
     probe_kernel(state);
     state.channel = program.channel;
+    state.own[0] = program.channel;
+    state.own[1] = program.init;
+    state.own[2] = program.packet;
     run_steps(program, state);
     settle_parent_death(program);
     if (program.init >= 0)

@@ -7,6 +7,7 @@
 #include <array>
 #include <csignal>
 #include <cstring>
+#include <initializer_list>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -86,11 +87,17 @@ std::string pack_status(const ExitStatus& status)
     return out;
 }
 
-ino_t mount_namespace(const std::string& process)
+/// The id of the mount that a process sees first, which no process of another mount namespace has.
+/// Unlike the namespace's own file in /proc it can be read without rights over the process. See
+/// proc(5), mountinfo.
+std::string first_mount(const std::string& process)
 {
-    struct ::stat status;
-    const std::string path = "/proc/" + process + "/ns/mnt";
-    return raw::fstatat(AT_FDCWD, path.c_str(), &status, 0) == 0 ? status.st_ino : 0;
+    const std::string path = "/proc/" + process + "/mountinfo";
+    const Fd file{raw::openat(AT_FDCWD, path.c_str(), O_RDONLY | O_CLOEXEC)};
+    char text[32];
+    const long got = file ? raw::read(file.get(), text, sizeof text) : -1;
+    const std::string start(text, got > 0 ? static_cast<std::size_t>(got) : 0);
+    return start.substr(0, start.find(' '));
 }
 
 /// Whether a process is none of a sandbox, all of which have mount namespaces of their own: what
@@ -102,7 +109,8 @@ bool is_outside(int client, pid_t pid)
     socklen_t size = sizeof number;
     const bool has_pidfd = ::getsockopt(client, SOL_SOCKET, so_peerpidfd, &number, &size) == 0;
     const Fd pidfd{has_pidfd ? number : -EBADF};
-    if (pid <= 0 || mount_namespace(std::to_string(pid)) != mount_namespace("self"))
+    const std::string ours = first_mount("self");
+    if (pid <= 0 || ours.empty() || first_mount(std::to_string(pid)) != ours)
         return false;
     // The number may have been given to someone else before it was looked up.
     return !has_pidfd || raw::pidfd_send_signal(pidfd.get(), 0) == 0;
@@ -113,10 +121,15 @@ bool may_ask(int client)
     ucred peer{};
     socklen_t size = sizeof peer;
     return ::getsockopt(client, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
-           (peer.uid == ::geteuid() || peer.uid == 0) && is_outside(client, peer.pid);
+           peer.uid == ::geteuid() && is_outside(client, peer.pid);
 }
 
 }  // namespace
+
+std::string registry_key(const SandboxInfo& info)
+{
+    return info.name.empty() ? info.id : info.name;
+}
 
 Result<std::unique_ptr<Control>> Control::open(Registry registry, SandboxInfo info,
                                                const Recipe& recipe, const Fd& child)
@@ -138,12 +151,15 @@ Result<std::unique_ptr<Control>> Control::open(Registry registry, SandboxInfo in
     control->listener_ = make_socket(SOCK_NONBLOCK);
     if (!control->listener_)
         return fail("socket", -control->listener_.error());
-    const sockaddr_un address = address_of(registry.address(info.id));
+    control->key_ = registry_key(info);
+    const sockaddr_un address = address_of(registry.address(control->key_));
     if (::bind(control->listener_.get(), reinterpret_cast<const sockaddr*>(&address),
                sizeof address) < 0 ||
         ::listen(control->listener_.get(), SOMAXCONN) < 0)
         return fail("Can't make the control socket", errno,
-                    registry.path + "/" + socket_name(info.id));
+                    registry.path + "/" + socket_name(control->key_),
+                    errno == EADDRINUSE ? "another sandbox has taken the name meanwhile" : "");
+    control->is_bound_ = true;
     control->registry_ = std::move(registry);
     control->info_ = std::move(info);
     return control;
@@ -151,8 +167,8 @@ Result<std::unique_ptr<Control>> Control::open(Registry registry, SandboxInfo in
 
 Control::~Control()
 {
-    if (!info_.id.empty())
-        registry_.remove(info_.id);
+    if (is_bound_)
+        registry_.remove(key_);
 }
 
 std::vector<int> Control::descriptors() const
@@ -189,8 +205,13 @@ void Control::accept_one()
     if (!client || !may_ask(client.get()))
         return;
     // Someone who only connects must not keep others out.
-    if (clients_.size() >= most_clients)
-        clients_.erase(clients_.begin());
+    if (clients_.size() >= most_clients) {
+        const auto idle = std::find_if(clients_.begin(), clients_.end(),
+                                       [](const Client& other) { return !other.waits; });
+        if (idle == clients_.end())
+            return;
+        clients_.erase(idle);
+    }
     clients_.push_back({std::move(client), false});
 }
 
@@ -252,8 +273,8 @@ bool Control::send_entry(int client) const
 
 void Control::finish(const ExitStatus& status)
 {
-    registry_.remove(info_.id);
-    info_.id.clear();
+    registry_.remove(key_);
+    is_bound_ = false;
     for (const Client& client : clients_)
         if (client.waits)
             send_text(client.fd.get(), pack_status(status));
@@ -265,24 +286,28 @@ void Control::finish(const ExitStatus& status)
 
 namespace {
 
-Result<Fd> ask(const Registry& registry, const std::string& id, Ask what, int number = 0)
+Result<Fd> ask(const Registry& registry, const std::string& key, Ask what, int number = 0)
 {
     Fd fd = make_socket(0);
     if (!fd)
         return fail("socket", -fd.error());
-    const sockaddr_un address = address_of(registry.address(id));
+    // One whose supervisor is stopped must not hold us up; an end may be waited for.
+    const timeval patience{what == Ask::wait ? 0 : 2, 0};
+    for (const int option : {SO_RCVTIMEO, SO_SNDTIMEO})
+        ::setsockopt(fd.get(), SOL_SOCKET, option, &patience, sizeof patience);
+    const sockaddr_un address = address_of(registry.address(key));
     if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) < 0)
-        return fail("Can't reach the sandbox", errno, id);
+        return fail("Can't reach the sandbox", errno, key);
     std::string bytes;
     pack(bytes, static_cast<std::uint64_t>(what));
     pack(bytes, static_cast<std::uint64_t>(number));
     if (::send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) < 0)
-        return fail("Can't reach the sandbox", errno, id);
+        return fail("Can't reach the sandbox", errno, key);
     return fd;
 }
 
 /// The answer; empty where the supervisor ended or refused.
-Result<std::string> hear(const Fd& fd, const std::string& id)
+Result<std::string> hear(const Fd& fd, const std::string& key)
 {
     std::string bytes(largest_answer, '\0');
     ssize_t got = 0;
@@ -290,25 +315,26 @@ Result<std::string> hear(const Fd& fd, const std::string& id)
         got = ::recv(fd.get(), bytes.data(), bytes.size(), 0);
     } while (got < 0 && errno == EINTR);
     if (got < 0 && errno != ECONNRESET)
-        return fail("Can't hear the sandbox", errno, id);
+        return fail("Can't hear the sandbox", errno, key);
     bytes.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
     return bytes;
 }
 
 }  // namespace
 
-Result<SandboxInfo> describe_sandbox(const Registry& registry, const std::string& id)
+Result<SandboxInfo> describe_sandbox(const Registry& registry, const std::string& key)
 {
-    const Fd fd = TRY(ask(registry, id, Ask::describe));
-    SandboxInfo info = read_description(TRY(hear(fd, id)));
-    if (info.id != id)
-        return fail("Can't reach the sandbox", ECONNREFUSED, id);
+    const Fd fd = TRY(ask(registry, key, Ask::describe));
+    SandboxInfo info = read_description(TRY(hear(fd, key)));
+    if (info.id.empty())
+        return refuse("Can't reach the sandbox", key, "it does not answer to this process",
+                      "those of another user, or in another mount namespace, are refused");
     return info;
 }
 
-Result<Door> open_door(const Registry& registry, const std::string& id)
+Result<Door> open_door(const Registry& registry, const std::string& key)
 {
-    const Fd fd = TRY(ask(registry, id, Ask::enter));
+    const Fd fd = TRY(ask(registry, key, Ask::enter));
     char word = 0;
     iovec data{&word, 1};
     int fds[2] = {-1, -1};
@@ -322,7 +348,7 @@ Result<Door> open_door(const Registry& registry, const std::string& id)
     const cmsghdr* const attached = CMSG_FIRSTHDR(&header);
     if (got != 1 || attached == nullptr || attached->cmsg_type != SCM_RIGHTS ||
         attached->cmsg_len != CMSG_LEN(sizeof fds))
-        return refuse("Can't enter the sandbox", id, "it has ended, or does not let this user in");
+        return refuse("Can't enter the sandbox", key, "it has ended, or does not let this user in");
     std::memcpy(fds, CMSG_DATA(attached), sizeof fds);
     Door door;
     door.child = Fd{fds[0]};
@@ -342,18 +368,18 @@ Result<Door> open_door(const Registry& registry, const std::string& id)
     return door;
 }
 
-Result<> order(const Registry& registry, const std::string& id, Ask what, int signal)
+Result<> order(const Registry& registry, const std::string& key, Ask what, int signal)
 {
-    const Fd fd = TRY(ask(registry, id, what, signal));
-    if (TRY(hear(fd, id)).empty())
-        return refuse("Can't reach the sandbox", id, "it has ended");
+    const Fd fd = TRY(ask(registry, key, what, signal));
+    if (TRY(hear(fd, key)).empty())
+        return refuse("Can't reach the sandbox", key, "it has ended");
     return {};
 }
 
-Result<ExitStatus> wait_for_sandbox(const Registry& registry, const std::string& id)
+Result<ExitStatus> wait_for_sandbox(const Registry& registry, const std::string& key)
 {
-    const Fd fd = TRY(ask(registry, id, Ask::wait));
-    const std::string bytes = TRY(hear(fd, id));
+    const Fd fd = TRY(ask(registry, key, Ask::wait));
+    const std::string bytes = TRY(hear(fd, key));
     Unpacker from{bytes};
     ExitStatus status;
     status.code = static_cast<int>(from.number());
@@ -363,7 +389,7 @@ Result<ExitStatus> wait_for_sandbox(const Registry& registry, const std::string&
     status.usage.system = std::chrono::microseconds{from.number()};
     status.usage.max_rss_kib = from.number();
     if (!from.is_done())
-        return refuse("Can't say how the sandbox ended", id, "its supervisor was killed");
+        return refuse("Can't say how the sandbox ended", key, "its supervisor was killed");
     return status;
 }
 

@@ -52,6 +52,8 @@ private:
 
     Registry registry_;
     SandboxInfo info_;
+    std::string key_;
+    bool is_bound_ = false;
     sys::Fd listener_;
     sys::Fd recipe_;  ///< In a memfd: it may be larger than a message.
     int child_ = -1;
@@ -60,17 +62,24 @@ private:
     std::size_t count_ = 0;  ///< ...and how many clients it has.
 };
 
-/// What a sandbox with this id says about itself; ENOENT or ECONNREFUSED where there is none.
-Result<SandboxInfo> describe_sandbox(const Registry& registry, const std::string& id);
+/// What a sandbox's socket is called in the folder: by its name, which bind(2) gives out only once,
+/// or by its id if it has none.
+std::string registry_key(const SandboxInfo& info);
+
+// The other side; `key` is such a name.
+
+/// What a sandbox says about itself. ECONNREFUSED where its supervisor is dead, EAGAIN where it is
+/// stopped.
+Result<SandboxInfo> describe_sandbox(const Registry& registry, const std::string& key);
 
 /// What is needed to enter it.
 struct Door {
     sys::Fd child;  ///< A pidfd of its init or command.
     Recipe recipe;
 };
-Result<Door> open_door(const Registry& registry, const std::string& id);
+Result<Door> open_door(const Registry& registry, const std::string& key);
 
-Result<> order(const Registry& registry, const std::string& id, Ask what, int signal);
-Result<ExitStatus> wait_for_sandbox(const Registry& registry, const std::string& id);
+Result<> order(const Registry& registry, const std::string& key, Ask what, int signal);
+Result<ExitStatus> wait_for_sandbox(const Registry& registry, const std::string& key);
 
 }  // namespace nsbox::runtime

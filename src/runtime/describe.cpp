@@ -106,6 +106,7 @@ struct Teller {
 
     Words operator()(const CloseOnExec&) const { return {"Can't mark descriptors", {}, {}, {}}; }
     Words operator()(const CloseNow&) const { return {"close", {}, {}, {}}; }
+    Words operator()(const CloseOthers&) const { return {"Can't close descriptors", {}, {}, {}}; }
     Words operator()(const WaitForSupervisor&) const { return {"Can't read sync", {}, {}, {}}; }
     Words operator()(const MakeDumpable&) const { return {"prctl(PR_SET_DUMPABLE)", {}, {}, {}}; }
     Words operator()(const ClearUmask&) const { return {"umask", {}, {}, {}}; }

@@ -1,9 +1,13 @@
 #include "runtime/enter.hpp"
 
+#include "ns/terminal_filter.hpp"
 #include "runtime/environment.hpp"
+#include "sys/host.hpp"
 #include "sys/raw.hpp"
 
 #include <algorithm>
+#include <cstdlib>
+#include <cstring>
 #include <linux/nsfs.h>
 #include <linux/sched.h>
 #include <sys/ioctl.h>
@@ -107,16 +111,35 @@ void add_command(const Recipe& recipe, const Entry& entry, Plan& plan)
     plan.steps.emplace_back(change);
 }
 
-void add_confinement(const Recipe& recipe, Plan& plan)
+/// How many filters a process has, as /proc/PID/status says since Linux 5.9; 0 where it does not.
+std::size_t filter_count(const std::string& process)
+{
+    const std::string path = "/proc/" + process + "/status";
+    const Fd file{raw::openat(AT_FDCWD, path.c_str(), O_RDONLY | O_CLOEXEC)};
+    char text[4096];
+    const long got = file ? raw::read(file.get(), text, sizeof text - 1) : -1;
+    text[got > 0 ? got : 0] = '\0';
+    const char* const at = std::strstr(text, "\nSeccomp_filters:");
+    return at != nullptr ? std::strtoul(at + std::strlen("\nSeccomp_filters:"), nullptr, 10) : 0;
+}
+
+void add_confinement(const Recipe& recipe, const std::string& process, Plan& plan)
 {
     if (recipe.bounding)
         plan.steps.emplace_back(ns::DropBounding{*recipe.bounding});
+    // One filter more than were given took the place of a limit on user namespaces.
     if (recipe.refuse_user_namespaces)
-        plan.steps.emplace_back(ns::RefuseUserNamespaces{true});
+        plan.steps.emplace_back(
+            ns::RefuseUserNamespaces{filter_count(process) > recipe.filters.size()});
     if (recipe.capabilities)
         plan.steps.emplace_back(ns::SetCapabilities{*recipe.capabilities, recipe.ambient});
     plan.ambient = recipe.ambient ? recipe.capabilities.value_or(0) : 0;
     plan.filters = recipe.filters;
+    // The main command's terminal, if it had one, was another.
+    const std::vector<std::uint8_t> refusal = ns::refuse_terminal_input();
+    if (plan.terminal || sys::probe_host().terminal_at_hand)
+        if (plan.filters.empty() || plan.filters.front() != refusal)
+            plan.filters.insert(plan.filters.begin(), refusal);
 }
 
 }  // namespace
@@ -153,9 +176,12 @@ Result<Running> enter(const Fd& child, const Recipe& recipe, const Entry& entry,
         plan.steps.emplace_back(ns::JoinUserNamespace{way.last_user.get()});
     join_if([&](const Namespace& space) { return two_users && space.owner == way.last; });
     // The order of the main command's set-up: the terminal is the last thing that needs the tree.
-    add_confinement(recipe, plan);
-    add_command(recipe, entry, plan);
+    // Neither the directory nor the program may be reached through what is open here.
+    plan.steps.emplace_back(CloseOthers{});
+    plan.through_init = true;
     plan.terminal = entry.terminal.has_value();
+    add_confinement(recipe, std::to_string(pid), plan);
+    add_command(recipe, entry, plan);
     if (entry.terminal)
         plan.steps.emplace_back(TakeTerminal{entry.terminal->rows, entry.terminal->columns, -1});
     return launch(plan, watch);

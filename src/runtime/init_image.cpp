@@ -93,16 +93,17 @@ PacketHeader fill(Block& block, const Plan& plan, int channel)
     header.keep_count = static_cast<std::uint32_t>(keep.size());
     header.magic = packet_magic;
     header.channel = channel;
-    header.flags = (plan.die_with_parent ? packet_die_with_parent : 0U) |
-                   (plan.ends_with_command ? packet_end_with_command : 0U) |
-                   (plan.tells_command ? packet_tell_command : 0U) |
-                   (plan.subreaper ? packet_subreaper : 0U) |
-                   (plan.terminal ? packet_terminal : 0U);
+    const bool dies = plan.die_with_parent || plan.dies_with_starter;
+    header.flags =
+        (dies ? packet_die_with_parent : 0U) | (plan.through_init ? packet_only_command : 0U) |
+        (plan.ends_with_command ? packet_end_with_command : 0U) |
+        (plan.tells_command ? packet_tell_command : 0U) | (plan.subreaper ? packet_subreaper : 0U) |
+        (plan.terminal ? packet_terminal : 0U);
     header.supervisor = plan.supervisor ? plan.supervisor.get() : -1;
     header.children = header.proc = -1;  // The set-up child says where it is.
     header.program = plan.program.get();
     header.registry = plan.registry;
-    header.socket = block.add_text(socket_name(plan.id).c_str());
+    header.socket = block.add_text(socket_name(plan.registry_key).c_str());
     header.ambient = plan.ambient;
     header.candidates = block.add_texts(plan.candidates);
     header.candidate_count = static_cast<std::uint32_t>(plan.candidates.size());
@@ -139,6 +140,10 @@ Result<sys::Fd> make_init_image()
     if (!image)
         return fail("memfd_create", -image.error(), "init");
     int rc = write_all(image.get(), init_bytes, sizeof init_bytes);
+    // A program that may not be read is not "dumpable" from its first instruction on: prctl(2).
+    constexpr unsigned execute_only = 0111;
+    if (rc == 0)
+        rc = raw::fchmod(image.get(), execute_only);
     if (rc == 0)
         rc = raw::fcntl(image.get(), f_add_seals, all_seals);
     if (rc < 0)

@@ -294,7 +294,7 @@ private:
     {
         if (plan_.executes_itself)
             plan_.program = TRY(make_own_image());
-        if (!plan_.needs_init)
+        if (!plan_.needs_init && !plan_.through_init)
             return {};
         TRY(open_supervisor());
         init_ = TRY(make_init_image());

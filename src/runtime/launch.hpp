@@ -23,6 +23,7 @@ struct Running {
     bool subreaper = false;      ///< The child is an init, but not pid 1.
     std::vector<int> signals;    ///< What arrived meanwhile and is to be forwarded.
     NamespaceReport report{};    ///< If the plan has the child report.
+    sys::Fd host;                ///< Of the sandbox that was entered: its end ends the command.
     bool joined = false;         ///< It lives in a pid namespace that is not of its making.
 };
 

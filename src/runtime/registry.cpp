@@ -36,9 +36,9 @@ std::string choose_path()
 
 }  // namespace
 
-std::string socket_name(const std::string& id)
+std::string socket_name(const std::string& key)
 {
-    return id + suffix;
+    return key + suffix;
 }
 
 Result<Registry> Registry::open()
@@ -65,9 +65,9 @@ Result<Registry> Registry::open()
     return registry;
 }
 
-std::vector<std::string> Registry::ids() const
+std::vector<std::string> Registry::keys() const
 {
-    std::vector<std::string> ids;
+    std::vector<std::string> keys;
     const std::unique_ptr<DIR, int (*)(DIR*)> entries{::opendir(path.c_str()), ::closedir};
     while (entries) {
         const dirent* const entry = ::readdir(entries.get());
@@ -76,20 +76,20 @@ std::vector<std::string> Registry::ids() const
         const std::string name = entry->d_name;
         const std::size_t end = name.rfind(suffix);
         if (end != std::string::npos && end > 0 && end + 5 == name.size())
-            ids.push_back(name.substr(0, end));
+            keys.push_back(name.substr(0, end));
     }
-    std::sort(ids.begin(), ids.end());
-    return ids;
+    std::sort(keys.begin(), keys.end());
+    return keys;
 }
 
-std::string Registry::address(const std::string& id) const
+std::string Registry::address(const std::string& key) const
 {
-    return "/proc/self/fd/" + std::to_string(folder.get()) + "/" + socket_name(id);
+    return "/proc/self/fd/" + std::to_string(folder.get()) + "/" + socket_name(key);
 }
 
-void Registry::remove(const std::string& id) const
+void Registry::remove(const std::string& key) const
 {
-    raw::unlinkat(folder.get(), socket_name(id).c_str(), 0);
+    raw::unlinkat(folder.get(), socket_name(key).c_str(), 0);
 }
 
 }  // namespace nsbox::runtime

@@ -18,14 +18,14 @@ struct Registry {
     /// Opens it, and makes it if it is not there.
     static Result<Registry> open();
 
-    /// The ids of the sandboxes that have a socket there.
-    std::vector<std::string> ids() const;
+    /// The keys of the sandboxes that have a socket there.
+    std::vector<std::string> keys() const;
     /// A name of a socket that connect(2) and bind(2) take, however long the folder's path is.
-    std::string address(const std::string& id) const;
-    void remove(const std::string& id) const;
+    std::string address(const std::string& key) const;
+    void remove(const std::string& key) const;
 };
 
 /// The name of a sandbox's socket in the folder.
-std::string socket_name(const std::string& id);
+std::string socket_name(const std::string& key);
 
 }  // namespace nsbox::runtime

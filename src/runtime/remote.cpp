@@ -21,12 +21,17 @@ namespace {
 std::vector<SandboxInfo> list(const runtime::Registry& registry)
 {
     std::vector<SandboxInfo> all;
-    for (const std::string& id : registry.ids()) {
-        Result<SandboxInfo> info = runtime::describe_sandbox(registry, id);
-        if (info)
+    for (const std::string& key : registry.keys()) {
+        Result<SandboxInfo> info = runtime::describe_sandbox(registry, key);
+        if (info) {
             all.push_back(std::move(*info));
-        else if (info.error().err == ECONNREFUSED)
-            registry.remove(id);  // Its supervisor was killed.
+        } else if (info.error().err == ECONNREFUSED) {
+            registry.remove(key);  // Its supervisor was killed.
+        } else if (info.error().err == EAGAIN) {
+            SandboxInfo silent;  // Its supervisor is stopped.
+            silent.name = key;
+            all.push_back(std::move(silent));
+        }
     }
     return all;
 }
@@ -58,6 +63,14 @@ Result<Remote> Remote::find(const std::string& which)
 {
     auto state = std::make_unique<State>();
     state->registry = TRY(runtime::Registry::open());
+    // Most often it is a name, and nobody else has to be asked.
+    const bool is_name = !which.empty() && which.find('/') == std::string::npos;
+    Result<SandboxInfo> named = is_name ? runtime::describe_sandbox(state->registry, which)
+                                        : Result<SandboxInfo>{tl::make_unexpected(Error{})};
+    if (named) {
+        state->info = std::move(*named);
+        return Remote{std::move(state)};
+    }
     std::vector<SandboxInfo> found;
     for (SandboxInfo& info : list(state->registry)) {
         if (info.id == which || info.name == which) {
@@ -88,27 +101,31 @@ const SandboxInfo& Remote::info() const noexcept
 
 Result<Sandbox> Remote::execute(const Entry& entry, const Watch& watch) const
 {
-    const runtime::Door door = TRY(runtime::open_door(state_->registry, state_->info.id));
+    runtime::Door door =
+        TRY(runtime::open_door(state_->registry, runtime::registry_key(state_->info)));
     auto state = std::make_unique<Sandbox::State>();
     state->duties.watch = watch;
     state->duties.own_session = entry.terminal.has_value();
     state->running = TRY(runtime::enter(door.child, door.recipe, entry, watch));
+    state->running.host = std::move(door.child);
     return Sandbox{std::move(state)};
 }
 
 Result<> Remote::signal(int number) const
 {
-    return runtime::order(state_->registry, state_->info.id, runtime::Ask::signal, number);
+    return runtime::order(state_->registry, runtime::registry_key(state_->info),
+                          runtime::Ask::signal, number);
 }
 
 Result<> Remote::kill() const
 {
-    return runtime::order(state_->registry, state_->info.id, runtime::Ask::kill, 0);
+    return runtime::order(state_->registry, runtime::registry_key(state_->info), runtime::Ask::kill,
+                          0);
 }
 
 Result<ExitStatus> Remote::wait() const
 {
-    return runtime::wait_for_sandbox(state_->registry, state_->info.id);
+    return runtime::wait_for_sandbox(state_->registry, runtime::registry_key(state_->info));
 }
 
 }  // namespace nsbox

@@ -52,10 +52,11 @@ Result<runtime::Running> start_running(runtime::Plan& plan, const Watch& watch)
 /// From here on others find it. What cannot be found by its name was not started as asked.
 Result<std::unique_ptr<runtime::Control>> make_known(const Spec& spec, const runtime::Plan& plan,
                                                      runtime::Registry registry,
-                                                     const runtime::Running& running)
+                                                     const runtime::Running& running,
+                                                     const std::string& id)
 {
     SandboxInfo info;
-    info.id = plan.id;
+    info.id = id;
     info.name = spec.name.value_or("");
     info.supervisor = ::getpid();
     info.child = running.pid;
@@ -89,13 +90,13 @@ Result<std::unique_ptr<Sandbox::State>> Sandbox::begin(const Spec& spec, const W
         TRY(refuse_taken_name(spec));
         registry = TRY(runtime::Registry::open());
         plan.registry = registry->folder.get();
-        plan.id = events.id();
+        plan.registry_key = spec.name->empty() ? events.id() : *spec.name;
     }
     state->running = TRY(start_running(plan, watch));
     if (!registry)
         return state;
     Result<std::unique_ptr<runtime::Control>> control =
-        make_known(spec, plan, std::move(*registry), state->running);
+        make_known(spec, plan, std::move(*registry), state->running, events.id());
     if (!control) {
         sys::raw::pidfd_send_signal(state->running.pidfd.get(), SIGKILL);
         (void)runtime::reap(state->running.pidfd);
@@ -180,7 +181,7 @@ std::vector<int> Sandbox::descriptors() const
 {
     const runtime::Running& running = state_->running;
     std::vector<int> fds{running.pidfd.get()};
-    for (const sys::Fd* fd : {&running.channel, &running.command, &running.terminal})
+    for (const sys::Fd* fd : {&running.channel, &running.command, &running.terminal, &running.host})
         if (*fd)
             fds.push_back(fd->get());
     if (state_->control)

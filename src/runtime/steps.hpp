@@ -23,6 +23,9 @@ struct CloseNow {
     int fd;
 };
 
+/// Closes everything but the standard descriptors and those of the set-up itself.
+struct CloseOthers {};
+
 /// Tells the supervisor which namespaces this process is in and waits for its word to go on.
 struct WaitForSupervisor {};
 
@@ -75,6 +78,7 @@ struct SetLabel {
 
 int run(const CloseOnExec& step, sys::ChildState& state) noexcept;
 int run(const CloseNow& step, sys::ChildState& state) noexcept;
+int run(const CloseOthers& step, sys::ChildState& state) noexcept;
 int run(const WaitForSupervisor& step, sys::ChildState& state) noexcept;
 int run(const MakeDumpable& step, sys::ChildState& state) noexcept;
 int run(const ClearUmask& step, sys::ChildState& state) noexcept;
@@ -89,10 +93,10 @@ int run(const SetLabel& step, sys::ChildState& state) noexcept;
 
 /// Everything that the child may do, as data.
 using ChildStep =
-    std::variant<CloseOnExec, CloseNow, WaitForSupervisor, MakeDumpable, ClearUmask, RestoreUmask,
-                 SetHostname, ChangeDirectory, NewSession, TakeTerminal, LockFile, AwaitRelease,
-                 SetLabel, ns::DropBounding, ns::WriteIdMaps, ns::RequireIdMap, ns::TakeIds,
-                 ns::JoinUserNamespace, ns::JoinNamespace, ns::LimitUserNamespaces,
+    std::variant<CloseOnExec, CloseNow, CloseOthers, WaitForSupervisor, MakeDumpable, ClearUmask,
+                 RestoreUmask, SetHostname, ChangeDirectory, NewSession, TakeTerminal, LockFile,
+                 AwaitRelease, SetLabel, ns::DropBounding, ns::WriteIdMaps, ns::RequireIdMap,
+                 ns::TakeIds, ns::JoinUserNamespace, ns::JoinNamespace, ns::LimitUserNamespaces,
                  ns::NewUserNamespace, ns::RefuseUserNamespaces, ns::SetCapabilities,
                  net::LoopbackUp, mount::OpenHost, mount::CheckSource, mount::CheckDescriptor,
                  mount::MakeStore, mount::MakeRoot, mount::BindTree, mount::BindOpenFile,

@@ -33,6 +33,22 @@ int run(const CloseNow& step, ChildState&) noexcept
     return 0;
 }
 
+int run(const CloseOthers&, ChildState& state) noexcept
+{
+    unsigned first = 3;
+    while (first != 0) {
+        unsigned next = ~0U;
+        for (const int fd : state.own)
+            if (fd >= static_cast<int>(first) && static_cast<unsigned>(fd) < next)
+                next = static_cast<unsigned>(fd);
+        if (next > first)
+            if (const int rc = raw::close_range(first, next == ~0U ? ~0U : next - 1, 0); rc < 0)
+                return rc;
+        first = next + 1;
+    }
+    return 0;
+}
+
 int run(const WaitForSupervisor&, ChildState& state) noexcept
 {
     NamespaceReport report{};

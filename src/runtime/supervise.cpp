@@ -87,7 +87,7 @@ public:
     }
 
 private:
-    enum Slot : std::size_t { channel, child, signals, caller, slots };
+    enum Slot : std::size_t { channel, child, signals, caller, host, slots };
 
     /// What the command wrote to its terminal is waited for as long as somebody may read it.
     Result<> print_the_rest()
@@ -121,6 +121,7 @@ private:
                        0};
         fds_[signals] = {duties_.watch.signals.value_or(-1), POLLIN, 0};
         fds_[caller] = {duties_.watch.caller.value_or(-1), POLLIN, 0};
+        fds_[host] = {killed_ || !running_.host ? -1 : running_.host.get(), POLLIN, 0};
         if (relay_)
             relay_->add_to(fds_);
         if (duties_.control != nullptr)
@@ -146,6 +147,8 @@ private:
             take_signals();
         if (fds_[caller].revents != 0 && reason_ != Reason::caller_ended)
             end(Reason::caller_ended);
+        if (fds_[host].revents != 0 && !status_ && !killed_)
+            end(Reason::killed);
         return {};
     }
 

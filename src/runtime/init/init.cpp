@@ -40,7 +40,7 @@ struct {
     int code = 1;
     unsigned flags = 0;
     int registry = -1;
-    sys::FixedText<64> socket;
+    sys::FixedText<256> socket;
 } self;
 
 struct Start {
@@ -385,6 +385,26 @@ int keep_from_command(const PacketHeader* packet)
     return rc;
 }
 
+/// For a command that enters a sandbox whose init is another.
+[[noreturn]] void execute_here(const Command& command)
+{
+    const auto give_up = [](Tell kind, int error) {
+        tell(self.channel, kind, -error);
+        raw::exit_group(1);
+    };
+    if (const int rc = runtime::prepare_command(command); rc < 0)
+        give_up(Tell::late_failed, rc);
+    const int first = runtime::choose_candidate(command);
+    if (first < 0)
+        give_up(Tell::exec_failed, first);
+    // Filters may forbid all but exec.
+    tell(self.channel, Tell::about_to_exec, 0);
+    if (const int rc = runtime::load_filters(command); rc < 0)
+        give_up(Tell::filter_failed, rc);
+    give_up(Tell::exec_failed, runtime::execute(command, first));
+    raw::exit_group(1);
+}
+
 /// Init ends with its supervisor if that is wanted, and adopts orphans where it is not pid 1.
 int follow_supervisor()
 {
@@ -442,6 +462,8 @@ int follow_supervisor()
         stop(channel, rc);
     Start start;
     start.command = unpack(packet);
+    if (has(runtime::packet_only_command))
+        execute_here(start.command);
     int pidfd = -1;
     const bool tell_command = has(runtime::packet_tell_command);
     // What the supervisor gets from now on may be meant for the command.

@@ -84,6 +84,8 @@ const std::vector<Row>& own_words()
         {runtime::NewSession{}, Site::step, EPERM, "", "setsid: Operation not permitted"},
         {ns::JoinNamespace{-1, CLONE_NEWNET}, Site::step, EPERM, "",
          "Can't enter the sandbox's namespace of kind net: Operation not permitted"},
+        {runtime::CloseOthers{}, Site::step, ENOSYS, "",
+         "Can't close descriptors: Function not implemented"},
         {runtime::TakeTerminal{0, 0, -1}, Site::step, ENOSPC, "",
          "Can't open a pseudo-terminal: No space left on device"},
         {runtime::LockFile{"/l", -1, 0}, Site::source, ENOENT, "",
