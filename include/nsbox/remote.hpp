@@ -51,8 +51,8 @@ public:
     const SandboxInfo& info() const noexcept;
 
     /// Starts a command in it, as a child of this process, in all of its namespaces and confined
-    /// as the main command is: capabilities, no_new_privs, filters, environment. Needs setns(2) of
-    /// Linux 5.8 or the namespaces' files in /proc.
+    /// as the main command is: capabilities, no_new_privs, filters, environment. Uses
+    /// setns(2) on the namespaces' files in /proc, and NS_GET_USERNS of Linux 4.9 (ioctl_ns(2)).
     Result<Sandbox> execute(const Entry& entry, const Watch& watch = {}) const;
 
     Result<> signal(int number) const;  ///< Sends a signal to the main command.

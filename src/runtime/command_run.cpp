@@ -2,6 +2,7 @@
 
 #include "runtime/command.hpp"
 
+#include "sys/pass.hpp"
 #include "sys/raw.hpp"
 
 #include <asm/ioctls.h>
@@ -9,7 +10,6 @@
 #include <linux/filter.h>
 #include <linux/prctl.h>
 #include <linux/seccomp.h>
-#include <sys/socket.h>
 
 namespace nsbox::runtime {
 
@@ -17,23 +17,7 @@ namespace raw = sys::raw;
 
 long tell_with_descriptor(int channel, const Message& message, int fd) noexcept
 {
-    iovec data{const_cast<Message*>(&message), sizeof message};
-    alignas(cmsghdr) char control[CMSG_SPACE(sizeof fd)] = {};
-    msghdr header{};
-    header.msg_iov = &data;
-    header.msg_iovlen = 1;
-    header.msg_control = control;
-    header.msg_controllen = sizeof control;
-    cmsghdr* const attached = CMSG_FIRSTHDR(&header);
-    attached->cmsg_level = SOL_SOCKET;
-    attached->cmsg_type = SCM_RIGHTS;
-    attached->cmsg_len = CMSG_LEN(sizeof fd);
-    __builtin_memcpy(CMSG_DATA(attached), &fd, sizeof fd);
-    long rc = 0;
-    do {
-        rc = raw::call(SYS_sendmsg, channel, &header, MSG_NOSIGNAL);
-    } while (rc == -EINTR);
-    return rc;
+    return sys::send_with_descriptors(channel, &message, sizeof message, {fd});
 }
 
 int choose_candidate(const Command& command) noexcept

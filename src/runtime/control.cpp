@@ -1,6 +1,7 @@
 #include "runtime/control.hpp"
 
 #include "runtime/packing.hpp"
+#include "sys/pass.hpp"
 #include "sys/raw.hpp"
 
 #include <algorithm>
@@ -254,21 +255,9 @@ bool Control::answer(Client& client, Orders& orders)
 
 bool Control::send_entry(int client) const
 {
-    char word = 1;
-    iovec data{&word, 1};
-    const int fds[2] = {child_, recipe_.get()};
-    alignas(cmsghdr) char control[CMSG_SPACE(sizeof fds)] = {};
-    msghdr header{};
-    header.msg_iov = &data;
-    header.msg_iovlen = 1;
-    header.msg_control = control;
-    header.msg_controllen = sizeof control;
-    cmsghdr* const attached = CMSG_FIRSTHDR(&header);
-    attached->cmsg_level = SOL_SOCKET;
-    attached->cmsg_type = SCM_RIGHTS;
-    attached->cmsg_len = CMSG_LEN(sizeof fds);
-    std::memcpy(CMSG_DATA(attached), fds, sizeof fds);
-    return ::sendmsg(client, &header, MSG_NOSIGNAL | MSG_DONTWAIT) > 0;
+    const char word = 1;
+    return sys::send_with_descriptors(client, &word, sizeof word, {child_, recipe_.get()},
+                                      MSG_DONTWAIT) > 0;
 }
 
 void Control::finish(const ExitStatus& status)
@@ -336,23 +325,13 @@ Result<Door> open_door(const Registry& registry, const std::string& key)
 {
     const Fd fd = TRY(ask(registry, key, Ask::enter));
     char word = 0;
-    iovec data{&word, 1};
-    int fds[2] = {-1, -1};
-    alignas(cmsghdr) char control[CMSG_SPACE(sizeof fds)] = {};
-    msghdr header{};
-    header.msg_iov = &data;
-    header.msg_iovlen = 1;
-    header.msg_control = control;
-    header.msg_controllen = sizeof control;
-    const ssize_t got = ::recvmsg(fd.get(), &header, MSG_CMSG_CLOEXEC);
-    const cmsghdr* const attached = CMSG_FIRSTHDR(&header);
-    if (got != 1 || attached == nullptr || attached->cmsg_type != SCM_RIGHTS ||
-        attached->cmsg_len != CMSG_LEN(sizeof fds))
-        return refuse("Can't enter the sandbox", key, "it has ended, or does not let this user in");
-    std::memcpy(fds, CMSG_DATA(attached), sizeof fds);
+    int fds[2];
+    const long got = sys::receive_with_descriptors(fd.get(), &word, sizeof word, fds);
     Door door;
     door.child = Fd{fds[0]};
     const Fd recipe{fds[1]};
+    if (got != sizeof word || !door.child || !recipe)
+        return refuse("Can't enter the sandbox", key, "it has ended, or does not let this user in");
     std::string bytes;
     std::array<char, 65536> buffer;
     for (;;) {

@@ -98,8 +98,7 @@ Result<std::unique_ptr<Sandbox::State>> Sandbox::begin(const Spec& spec, const W
     Result<std::unique_ptr<runtime::Control>> control =
         make_known(spec, plan, std::move(*registry), state->running, events.id());
     if (!control) {
-        sys::raw::pidfd_send_signal(state->running.pidfd.get(), SIGKILL);
-        (void)runtime::reap(state->running.pidfd);
+        runtime::end_all(state->running);
         return tl::make_unexpected(std::move(control.error()));
     }
     state->control = std::move(*control);
@@ -132,7 +131,7 @@ Result<ExitStatus> Sandbox::wait()
         runtime::supervise(running, state_->duties, state_->events, state_->is_ending);
     if (!status) {
         // What cannot be waited for must not go on unwatched.
-        sys::raw::pidfd_send_signal(running.pidfd.get(), SIGKILL);
+        runtime::tell_end(running);
         state_->events.failed(status.error());
         return status;
     }

@@ -120,8 +120,9 @@ private:
         fds_[child] = {is_reaped_ || (status_ && !must_end_) ? -1 : running_.pidfd.get(), POLLIN,
                        0};
         fds_[signals] = {duties_.watch.signals.value_or(-1), POLLIN, 0};
-        fds_[caller] = {duties_.watch.caller.value_or(-1), POLLIN, 0};
-        fds_[host] = {killed_ || !running_.host ? -1 : running_.host.get(), POLLIN, 0};
+        // An end stays readable: it is looked for once.
+        fds_[caller] = {killed_ ? -1 : duties_.watch.caller.value_or(-1), POLLIN, 0};
+        fds_[host] = {killed_ || status_ || !running_.host ? -1 : running_.host.get(), POLLIN, 0};
         if (relay_)
             relay_->add_to(fds_);
         if (duties_.control != nullptr)
@@ -145,9 +146,9 @@ private:
             obey(duties_.control->handle(fds_));
         if (fds_[signals].revents != 0)
             take_signals();
-        if (fds_[caller].revents != 0 && reason_ != Reason::caller_ended)
+        if (fds_[caller].revents != 0)
             end(Reason::caller_ended);
-        if (fds_[host].revents != 0 && !status_ && !killed_)
+        else if (fds_[host].revents != 0)
             end(Reason::killed);
         return {};
     }
