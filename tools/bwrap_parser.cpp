@@ -701,8 +701,9 @@ bool BwrapParser::to_name(const std::string& text)
 {
     // It is shown on a line, and is not to be taken for an option.
     const auto is_plain = [](unsigned char c) { return c > 0x20 && c != 0x7f && c != '/'; };
-    if (text.size() > 64 || text[0] == '-' || !std::all_of(text.begin(), text.end(), is_plain))
-        return fail("--name takes at most 64 characters, without blanks and slashes, that do not "
+    if (text.empty() || text.size() > 64 || text[0] == '-' ||
+        !std::all_of(text.begin(), text.end(), is_plain))
+        return fail("--name takes 1 to 64 characters, without blanks and slashes, that do not "
                     "begin with \"-\"");
     spec_.name = text;
     return true;

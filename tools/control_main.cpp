@@ -235,6 +235,10 @@ std::string table(const std::vector<SandboxInfo>& all)
     std::string text =
         pad("ID", 16) + pad("NAME", name_width) + pad("PID", 8) + pad("AGE", 8) + "COMMAND\n";
     for (const SandboxInfo& info : all) {
+        if (info.id.empty()) {
+            text += pad("-", 16) + pad(printable(info.name), name_width) + "(stopped)\n";
+            continue;
+        }
         text += pad(info.id, 16) + pad(printable(info.name), name_width) +
                 pad(std::to_string(info.command > 0 ? info.command : info.child), 8) +
                 pad(age(info.started), 8);

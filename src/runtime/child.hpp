@@ -25,7 +25,6 @@ struct ChildProgram {
     const char* const* init_argv = nullptr;
     int init_program = -1;     ///< What init is to execute, if not a path.
     int init_supervisor = -1;  ///< A pidfd that init is to have.
-    int init_registry = -1;    ///< A folder that init is to have.
     bool init_adopts = false;  ///< Init is not pid 1 and is given the list of its children.
 
     bool hide = false;  ///< Nobody inside may look at this process before it executes something.

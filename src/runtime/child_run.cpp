@@ -6,7 +6,6 @@
 #include "sys/raw.hpp"
 
 #include <csignal>
-#include <initializer_list>
 #include <linux/prctl.h>
 #include <sys/socket.h>
 
@@ -108,9 +107,8 @@ void settle_parent_death(const ChildProgram& program) noexcept
                 rc = raw::fcntl(state.proc, F_SETFD, 0);
         }
     }
-    for (const int fd : {program.init_supervisor, program.init_registry})
-        if (rc >= 0 && fd >= 0)
-            rc = raw::fcntl(fd, F_SETFD, 0);
+    if (rc >= 0 && program.init_supervisor >= 0)
+        rc = raw::fcntl(program.init_supervisor, F_SETFD, 0);
     if (rc >= 0)
         rc = raw::fcntl(program.packet, F_SETFD, 0);
     if (rc >= 0)

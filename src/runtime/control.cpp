@@ -1,6 +1,8 @@
 #include "runtime/control.hpp"
 
+#include "runtime/init_image.hpp"
 #include "runtime/packing.hpp"
+#include "runtime/supervise.hpp"
 #include "sys/pass.hpp"
 #include "sys/raw.hpp"
 
@@ -9,6 +11,7 @@
 #include <csignal>
 #include <cstring>
 #include <initializer_list>
+#include <spawn.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -117,7 +120,9 @@ bool is_outside(int client, pid_t pid)
     return !has_pidfd || raw::pidfd_send_signal(pidfd.get(), 0) == 0;
 }
 
-bool may_ask(int client)
+/// The one at the other end of a connection: a client, or the process that listens (unix(7),
+/// SO_PEERCRED).
+bool is_trusted(int client)
 {
     ucred peer{};
     socklen_t size = sizeof peer;
@@ -163,18 +168,70 @@ Result<std::unique_ptr<Control>> Control::open(Registry registry, SandboxInfo in
     control->is_bound_ = true;
     control->registry_ = std::move(registry);
     control->info_ = std::move(info);
+    TRY(control->start_janitor());
     return control;
 }
 
 Control::~Control()
 {
+    remove_socket();
+}
+
+/// The init program in another role, outside of the sandbox, where nobody inside can reach what it
+/// holds.
+Result<> Control::start_janitor()
+{
+    // Numbers that no descriptor of ours is likely to have; these are copies for the new process.
+    constexpr int packet_number = 1000;
+    constexpr int supervisor_number = 1001;
+    constexpr int registry_number = 1002;
+    const Fd image = TRY(make_init_image());
+    const Fd packet = TRY(make_packet());
+    TRY(fill_clear_up_packet(socket_name(key_), supervisor_number, registry_number, packet.get()));
+    const Fd supervisor{raw::pidfd_open(::getpid())};
+    if (!supervisor)
+        return fail("pidfd_open", -supervisor.error(), "this process");
+    posix_spawn_file_actions_t actions;
+    ::posix_spawn_file_actions_init(&actions);
+    const std::pair<int, int> copies[] = {{packet.get(), packet_number},
+                                          {supervisor.get(), supervisor_number},
+                                          {registry_.folder.get(), registry_number}};
+    for (const auto& [from, to] : copies)
+        ::posix_spawn_file_actions_adddup2(&actions, from, to);
+    posix_spawnattr_t attributes;
+    ::posix_spawnattr_init(&attributes);
+    // What a terminal sends to this process's group is not meant for it.
+    ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID);
+    char name[] = "init";
+    std::string number = std::to_string(packet_number);
+    char* const argv[] = {name, number.data(), nullptr};
+    char* const environment[] = {nullptr};
+    const std::string path = "/proc/self/fd/" + std::to_string(image.get());
+    pid_t pid = -1;
+    const int rc = ::posix_spawn(&pid, path.c_str(), &actions, &attributes, argv, environment);
+    ::posix_spawnattr_destroy(&attributes);
+    ::posix_spawn_file_actions_destroy(&actions);
+    if (rc != 0)
+        return fail("Can't start the process that clears up", rc);
+    janitor_ = Fd{raw::pidfd_open(pid)};
+    return {};
+}
+
+void Control::remove_socket()
+{
     if (is_bound_)
         registry_.remove(key_);
+    is_bound_ = false;
+    if (!janitor_)
+        return;
+    raw::pidfd_send_signal(janitor_.get(), SIGKILL);
+    (void)reap(janitor_);
+    janitor_.reset();
 }
 
 std::vector<int> Control::descriptors() const
 {
-    return {registry_.folder.get(), listener_.get(), recipe_.get()};
+    return {registry_.folder.get(), listener_.get(), recipe_.get(), janitor_.get()};
 }
 
 void Control::add_to(std::vector<pollfd>& fds)
@@ -203,7 +260,7 @@ Control::Orders Control::handle(const std::vector<pollfd>& fds)
 void Control::accept_one()
 {
     Fd client{::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)};
-    if (!client || !may_ask(client.get()))
+    if (!client || !is_trusted(client.get()))
         return;
     // Someone who only connects must not keep others out.
     if (clients_.size() >= most_clients) {
@@ -262,8 +319,7 @@ bool Control::send_entry(int client) const
 
 void Control::finish(const ExitStatus& status)
 {
-    registry_.remove(key_);
-    is_bound_ = false;
+    remove_socket();
     for (const Client& client : clients_)
         if (client.waits)
             send_text(client.fd.get(), pack_status(status));
@@ -287,6 +343,10 @@ Result<Fd> ask(const Registry& registry, const std::string& key, Ask what, int n
     const sockaddr_un address = address_of(registry.address(key));
     if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) < 0)
         return fail("Can't reach the sandbox", errno, key);
+    // Where the folder can be written inside a sandbox, someone else may listen under that name.
+    if (!is_trusted(fd.get()))
+        return refuse("Can't reach the sandbox", key,
+                      "another process than its supervisor listens there");
     std::string bytes;
     pack(bytes, static_cast<std::uint64_t>(what));
     pack(bytes, static_cast<std::uint64_t>(number));
@@ -315,7 +375,8 @@ Result<SandboxInfo> describe_sandbox(const Registry& registry, const std::string
 {
     const Fd fd = TRY(ask(registry, key, Ask::describe));
     SandboxInfo info = read_description(TRY(hear(fd, key)));
-    if (info.id.empty())
+    // Its socket may have been renamed to another's name.
+    if (info.id.empty() || registry_key(info) != key)
         return refuse("Can't reach the sandbox", key, "it does not answer to this process",
                       "those of another user, or in another mount namespace, are refused");
     return info;

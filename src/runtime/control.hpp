@@ -46,6 +46,8 @@ private:
     };
 
     Control() = default;
+    Result<> start_janitor();
+    void remove_socket();
     void accept_one();
     bool answer(Client& client, Orders& orders);
     bool send_entry(int client) const;
@@ -54,6 +56,7 @@ private:
     SandboxInfo info_;
     std::string key_;
     bool is_bound_ = false;
+    sys::Fd janitor_;  ///< A pidfd of the process that removes the socket if this one is killed.
     sys::Fd listener_;
     sys::Fd recipe_;  ///< In a memfd: it may be larger than a message.
     int child_ = -1;

@@ -1,7 +1,5 @@
 #include "runtime/init_image.hpp"
 
-#include "runtime/registry.hpp"
-
 #include "sys/raw.hpp"
 
 #include "init_bytes.hpp"  // Generated: the program of src/runtime/init/.
@@ -102,8 +100,7 @@ PacketHeader fill(Block& block, const Plan& plan, int channel)
     header.supervisor = plan.supervisor ? plan.supervisor.get() : -1;
     header.children = header.proc = -1;  // The set-up child says where it is.
     header.program = plan.program.get();
-    header.registry = plan.registry;
-    header.socket = block.add_text(socket_name(plan.registry_key).c_str());
+    header.registry = -1;
     header.ambient = plan.ambient;
     header.candidates = block.add_texts(plan.candidates);
     header.candidate_count = static_cast<std::uint32_t>(plan.candidates.size());
@@ -141,9 +138,14 @@ Result<sys::Fd> make_init_image()
         return fail("memfd_create", -image.error(), "init");
     int rc = write_all(image.get(), init_bytes, sizeof init_bytes);
     // A program that may not be read is not "dumpable" from its first instruction on: prctl(2).
+    // One whose owner has no number in the sandbox is not even for those who have every capability
+    // there: the kernel takes its memory for that of an outer user namespace.
     constexpr unsigned execute_only = 0111;
+    constexpr unsigned nobody = 65534;
     if (rc == 0)
         rc = raw::fchmod(image.get(), execute_only);
+    if (rc == 0 && raw::getuid() == 0)
+        (void)raw::call(SYS_fchown, image.get(), nobody, nobody);
     if (rc == 0)
         rc = raw::fcntl(image.get(), f_add_seals, all_seals);
     if (rc < 0)
@@ -196,6 +198,23 @@ Result<> fill_packet(const Plan& plan, int channel, int packet)
         rc = write_all(packet, block.bytes().data(), block.bytes().size());
     if (rc < 0)
         return fail("Can't write what init is given", static_cast<int>(-rc));
+    return {};
+}
+
+Result<> fill_clear_up_packet(const std::string& socket, int supervisor, int registry, int packet)
+{
+    Block block{(sizeof(PacketHeader) + 7) & ~std::size_t{7}};
+    PacketHeader header{};
+    header.magic = packet_magic;
+    header.flags = packet_clear_up;
+    header.channel = header.program = header.children = header.proc = -1;
+    header.supervisor = supervisor;
+    header.registry = registry;
+    header.socket = block.add_text(socket.c_str());
+    header.size = static_cast<std::uint32_t>(block.bytes().size());
+    std::memcpy(block.bytes().data(), &header, sizeof header);
+    if (const int rc = write_all(packet, block.bytes().data(), block.bytes().size()); rc < 0)
+        return fail("Can't write what the process that clears up is given", -rc);
     return {};
 }
 

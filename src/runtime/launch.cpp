@@ -281,8 +281,7 @@ private:
     /// looks at a pidfd of this process.
     Result<> open_supervisor()
     {
-        const bool looks = plan_.subreaper || ::gettid() != ::getpid();
-        if (!plan_.registered && (!plan_.die_with_parent || !looks))
+        if (!plan_.die_with_parent || (!plan_.subreaper && ::gettid() == ::getpid()))
             return {};
         plan_.supervisor = Fd{raw::pidfd_open(::getpid())};
         if (!plan_.supervisor)
@@ -340,7 +339,6 @@ private:
         p.init_program = plan_.program.get();
         p.init_supervisor = plan_.supervisor.get();
         p.init_adopts = plan_.subreaper;
-        p.init_registry = plan_.registry;
         p.hide = plan_.hide;
         p.join_user = plan_.join_user;
         p.join_pid = plan_.join_pid;

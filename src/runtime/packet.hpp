@@ -16,6 +16,7 @@ enum PacketFlag : std::uint32_t {
     packet_end_with_command = 2,
     packet_tell_command = 4,   ///< The supervisor wants a pidfd of the command.
     packet_subreaper = 8,      ///< Init is not pid 1: it adopts what the command leaves behind.
+    packet_clear_up = 64,      ///< Be no init: remove a socket when the supervisor is dead.
     packet_only_command = 32,  ///< Be no init: execute the command in this process.
     packet_terminal = 16,      ///< Standard input is to be the controlling terminal.
 };

@@ -330,8 +330,7 @@ void plan_command(const Spec& spec, const Host& host, const std::vector<std::str
 void plan_init(const Spec& spec, Plan& plan)
 {
     const bool must_end_all = spec.die_with_parent || spec.end_with_command || spec.limits.any();
-    plan.registered = spec.name.has_value();
-    plan.subreaper = !plan.own_pid && (must_end_all || plan.registered);
+    plan.subreaper = !plan.own_pid && (must_end_all || spec.name);
     plan.needs_init =
         !spec.command_is_pid_1 && (plan.own_pid || plan.subreaper || !spec.lock_files.empty() ||
                                    !spec.sync_descriptors.empty());

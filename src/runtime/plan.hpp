@@ -66,9 +66,6 @@ struct Plan {
     bool ends_with_command = false;
     bool tells_command = false;  ///< Init hands over a pidfd of the command.
     bool subreaper = false;      ///< Init is not pid 1 and keeps hold of what the command starts.
-    bool registered = false;     ///< Others can find it; init clears up when the supervisor dies.
-    int registry = -1;           ///< The folder with its socket, opened by the one who launches...
-    std::string registry_key;    ///< ...and what it is called there.
     bool hide = false;  ///< The set-up may be seen by processes that are not to be trusted.
     /// The command is executed by the init program, which then is not an init: the set-up is this
     /// program, whose file must not be within reach of what runs there (/proc/self/exe).

@@ -89,8 +89,6 @@ Result<std::unique_ptr<Sandbox::State>> Sandbox::begin(const Spec& spec, const W
     if (spec.name) {
         TRY(refuse_taken_name(spec));
         registry = TRY(runtime::Registry::open());
-        plan.registry = registry->folder.get();
-        plan.registry_key = spec.name->empty() ? events.id() : *spec.name;
     }
     state->running = TRY(start_running(plan, watch));
     if (!registry)
@@ -115,6 +113,7 @@ Result<Sandbox> Sandbox::start(const Spec& spec, const Watch& watch)
     }
     State& it = **state;
     it.events = events;
+    it.duties.started = std::chrono::steady_clock::now();
     it.duties.limits = spec.limits;
     it.duties.watch = watch;
     it.duties.own_session = spec.new_session || spec.terminal;

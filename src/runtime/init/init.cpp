@@ -39,8 +39,6 @@ struct {
     int command = -1;
     int code = 1;
     unsigned flags = 0;
-    int registry = -1;
-    sys::FixedText<256> socket;
 } self;
 
 struct Start {
@@ -306,14 +304,8 @@ bool is_dead(int pidfd)
 void on_signal(int signal)
 {
     // The parent-death signal is sent when the *thread* ends that started us: see prctl(2).
-    if (signal == runtime::look_signal) {
-        if (!is_dead(self.supervisor))
-            return;
-        if (self.registry >= 0)
-            raw::unlinkat(self.registry, self.socket.c_str(), 0);
-        if (!has(runtime::packet_die_with_parent))
-            return;
-    }
+    if (signal == runtime::look_signal && !is_dead(self.supervisor))
+        return;
     end_everything();
 }
 
@@ -375,14 +367,26 @@ int keep_from_command(const PacketHeader* packet)
     const auto* const keep =
         reinterpret_cast<const std::int32_t*>(reinterpret_cast<const char*>(packet) + packet->keep);
     int rc = raw::fcntl(packet->channel, F_SETFD, FD_CLOEXEC);
-    for (const int fd :
-         {packet->program, packet->supervisor, packet->children, packet->proc, packet->registry})
+    for (const int fd : {packet->program, packet->supervisor, packet->children, packet->proc})
         if (rc >= 0 && fd >= 0)
             rc = raw::fcntl(fd, F_SETFD, FD_CLOEXEC);
     for (std::uint32_t i = 0; i < packet->keep_count; ++i)
         if (rc >= 0 && keep[i] >= 0)
             rc = raw::fcntl(keep[i], F_SETFD, FD_CLOEXEC);
     return rc;
+}
+
+/// Outside of every sandbox: waits for the supervisor's end, and removes its socket if it could not
+/// do that itself.
+[[noreturn]] void clear_up(const PacketHeader* packet)
+{
+    raw::close_range(0, 2, 0);
+    close_others(packet);
+    pollfd fd{packet->supervisor, POLLIN, 0};
+    while (raw::poll(&fd, 1, nullptr) == -EINTR) {
+    }
+    raw::unlinkat(packet->registry, reinterpret_cast<const char*>(packet) + packet->socket, 0);
+    raw::exit_group(0);
 }
 
 /// For a command that enters a sandbox whose init is another.
@@ -417,14 +421,13 @@ int follow_supervisor()
         if (rc >= 0)
             rc = handle(runtime::end_signal);
     }
-    const bool dies = has(runtime::packet_die_with_parent);
-    if (rc < 0 || (!dies && self.supervisor < 0))
+    if (rc < 0 || !has(runtime::packet_die_with_parent))
         return rc;
     if (self.supervisor >= 0)
         rc = handle(runtime::look_signal);
     if (rc >= 0)
         rc = raw::prctl(PR_SET_PDEATHSIG, self.supervisor >= 0 ? runtime::look_signal : SIGKILL);
-    if (rc >= 0 && dies && supervisor_is_gone(self.channel))
+    if (rc >= 0 && supervisor_is_gone(self.channel))
         raw::exit_group(1);
     return rc;
 }
@@ -442,13 +445,13 @@ int follow_supervisor()
     const std::size_t size = packet->size;
     if (const int rc = raw::prctl(PR_SET_DUMPABLE, 0); rc < 0)
         stop(channel, rc);
+    if ((packet->flags & runtime::packet_clear_up) != 0)
+        clear_up(packet);
     self.channel = channel;
     self.supervisor = packet->supervisor;
     self.children = packet->children;
     self.proc = packet->proc;
     self.flags = packet->flags;
-    self.registry = packet->registry;
-    self.socket.add(reinterpret_cast<const char*>(packet) + packet->socket);
     const std::uint64_t none = 0;
     int rc = follow_supervisor();
     if (rc >= 0)
