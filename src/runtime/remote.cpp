@@ -6,6 +6,7 @@
 #include "runtime/registry.hpp"
 #include "runtime/state.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <unistd.h>
 
@@ -33,6 +34,8 @@ std::vector<SandboxInfo> list(const runtime::Registry& registry)
             all.push_back(std::move(silent));
         }
     }
+    std::sort(all.begin(), all.end(),
+              [](const SandboxInfo& a, const SandboxInfo& b) { return a.id < b.id; });
     return all;
 }
 

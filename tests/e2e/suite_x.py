@@ -962,7 +962,9 @@ def directory(path):
 def text(path):
     with open(path, "rb") as f:
         data = f.read(1 << 20)
-    return "of the host" if program.encode() in data or b"HOST_SECRET" in data else None
+    # The command's environment may well have the program's name in a path.
+    mapped = path.endswith("/maps") and program.encode() in data
+    return "of the host" if mapped or b"HOST_SECRET" in data else None
 def descriptors(path):
     for name in os.listdir(path):
         if int(name) > 2:
