@@ -144,8 +144,13 @@ Result<sys::Fd> make_init_image()
     constexpr unsigned nobody = 65534;
     if (rc == 0)
         rc = raw::fchmod(image.get(), execute_only);
-    if (rc == 0 && raw::getuid() == 0)
-        (void)raw::call(SYS_fchown, image.get(), nobody, nobody);
+    if (rc == 0 && raw::getuid() == 0) {
+        rc = static_cast<int>(raw::call(SYS_fchown, image.get(), nobody, nobody));
+        // Root without CAP_CHOWN, or in a user namespace that has no such id: then there is the
+        // mode alone, and nothing of the caller in that memory.
+        if (rc == -EPERM || rc == -EINVAL)
+            rc = 0;
+    }
     if (rc == 0)
         rc = raw::fcntl(image.get(), f_add_seals, all_seals);
     if (rc < 0)

@@ -33,6 +33,16 @@ def state_of(pid):
         return None
 
 
+def in_foreground(pid):
+    """Whether a process is in the foreground of the terminal that controls it."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as f:
+            fields = f.read().rpartition(")")[2].split()
+    except OSError:
+        return False
+    return fields[2] == fields[5]
+
+
 class Terminal:
     """A program that has been started on a new terminal as the leader of its session. The driver
     keeps both ends open, so that the terminal's state can be read after the program's end."""

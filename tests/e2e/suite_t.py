@@ -10,7 +10,7 @@ import termios
 
 from casekit import needs, tool
 from harness import case, descendants
-from ptykit import END, INTERRUPT, STOP, Terminal
+from ptykit import END, INTERRUPT, STOP, Terminal, in_foreground
 
 PYTHON = "/usr/bin/python3"
 
@@ -497,11 +497,14 @@ def paste_lines(ctx):
 @case("PTY-bash", "bash stops, continues, lists and ends jobs, and background jobs write",
       timeout=180)
 def job_control(ctx):
+    def sleeps_in_front():
+        return any(name == "sleep" and in_foreground(pid) for pid, name in descendants(term.pid))
+
     for shape in SHAPES:
         term = shell(ctx, shape)
         term.line("sleep 77")
         term.expect(r"sleep 77\r?\n")
-        ctx.until(lambda: any(name == "sleep" for _, name in descendants(term.pid)), why="sleep")
+        ctx.until(sleeps_in_front, why="sleep")
         term.send(STOP)
         term.expect(r"\[1\]\+\s+Stopped\s+sleep 77")
         term.expect(PROMPT)
@@ -513,7 +516,8 @@ def job_control(ctx):
         term.expect(PROMPT)
         term.line("fg")
         term.expect(r"fg\r?\n.*?sleep 77")
-        # Only a job in the foreground is interrupted; the prompt comes when it has ended.
+        # bash names the job before it gives it the terminal; only then is it interrupted.
+        ctx.until(sleeps_in_front, why="the job in the foreground")
         term.send(INTERRUPT)
         term.expect(PROMPT)
         term.line("echo sta''tus $?; jobs; echo no''more")

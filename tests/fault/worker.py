@@ -163,7 +163,7 @@ class Worker:
         # How pid 1 takes signals is its own affair.
         return {k: v for k, v in facts.items() if not k.startswith("init.Sig")}
 
-    def differences(self, line, facts):
+    def differences(self, line, facts, call=None):
         wanted, text = dict(self.baseline[line.name]), []
         if "--chdir" not in line.args and facts.get("cwd") in ("/", ENVIRONMENT["HOME"]):
             # Without --chdir the old directory is a wish; $HOME and / are the rule after it.
@@ -175,6 +175,12 @@ class Worker:
             wanted["newuser"] = "EPERM"
             for who in ("self", "init"):
                 wanted.update({f"{who}.Seccomp:": "2", f"{who}.Seccomp_filters:": "1"})
+        if call == "fchown" and wanted.get("init /proc/1/mem") != facts.get("init /proc/1/mem"):
+            # Where root may not give the init program away, a command that has every capability
+            # may look at pid 1: at three descriptors and the way to the supervisor, no more.
+            wanted.update({"init /proc/1/mem": "ok", "init /proc/1/environ": "ok"})
+            out = self.place.out
+            wanted["init fd /proc/1/fd"] = f"0=/dev/null 1={out}/stdout 2={out}/stderr socket "
         for key in sorted(set(wanted) | set(facts)):
             if key == "mounts":
                 text += mount_differences(wanted[key], facts[key])
@@ -328,7 +334,7 @@ class Worker:
         facts = self.facts(line, run.out)
         finished = "end" in facts
         if finished:
-            problems += ["half confined: " + text for text in self.differences(line, facts)]
+            problems += ["half confined: " + text for text in self.differences(line, facts, point.call)]
         if run.rc == 0 and not finished and "hung" not in report:
             problems.append("reports success but the command did not run to its end")
         if run.rc != 0 and not point.early and "hung" not in report:

@@ -89,12 +89,15 @@ TEST_CASE("raw mode: the mode before it comes back at the end of the scope, and 
 {
     Outside outside{[] {
         pty::RawMode raw{0};
-        write_all(1, "<" + word(raw.enter()) + ">");
-        write_all(1, "<" + word(raw.enter()) + ">");
         char order = 0;
+        if (::read(0, &order, 1) != 1)
+            return 4;
+        write_all(1, "<" + word(raw.enter()) + ">");
+        write_all(1, "<" + word(raw.enter()) + ">");
         return ::read(0, &order, 1) == 1 ? 3 : 4;
     }};
     const termios before = outside.mode();
+    outside.type("\n");
     REQUIRE(outside.shows("<foreground><foreground>"));
     CHECK(outside.is_raw());
     outside.type("x");
