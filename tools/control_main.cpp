@@ -212,8 +212,15 @@ std::string pad(const std::string& text, std::size_t width)
 std::string printable(const std::string& text)
 {
     std::string out;
-    for (const char c : text)
-        out += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c;
+    for (std::size_t at = 0; at < text.size(); ++at) {
+        const auto byte = [&](std::size_t i) {
+            return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U;
+        };
+        // U+0080 to U+009F in UTF-8: the orders of a terminal that are not in ASCII.
+        const bool is_wide_order = byte(at) == 0xc2 && byte(at + 1) >= 0x80 && byte(at + 1) < 0xa0;
+        out += byte(at) < 0x20 || byte(at) == 0x7f || is_wide_order ? '?' : text[at];
+        at += is_wide_order ? 1 : 0;
+    }
     return out;
 }
 

@@ -42,7 +42,8 @@ struct Entry {
 /// cannot.
 class Remote {
 public:
-    /// By id, by the beginning of one id only, or by name.
+    /// By id, by the beginning of one id only, or by name. It holds descriptors of the sandbox, and
+    /// may outlive it. One whose supervisor is stopped can be found by its name, and killed.
     static Result<Remote> find(const std::string& which);
     Remote(Remote&&) noexcept;
     Remote& operator=(Remote&&) noexcept;
@@ -51,12 +52,13 @@ public:
     const SandboxInfo& info() const noexcept;
 
     /// Starts a command in it, as a child of this process, in all of its namespaces and confined
-    /// as the main command is: capabilities, no_new_privs, filters, environment. Uses
+    /// as the main command is: capabilities, no_new_privs, filters, resource limits (no higher than
+    /// this process's own), environment. Uses
     /// setns(2) on the namespaces' files in /proc, and NS_GET_USERNS of Linux 4.9 (ioctl_ns(2)).
     Result<Sandbox> execute(const Entry& entry, const Watch& watch = {}) const;
 
     Result<> signal(int number) const;  ///< Sends a signal to the main command.
-    Result<> kill() const;              ///< Ends everything in it.
+    Result<> kill() const;              ///< Ends everything in it; a stopped supervisor goes on.
     Result<ExitStatus> wait() const;    ///< Waits for the end of the main command.
 
 private:

@@ -289,12 +289,12 @@ bool Control::answer(Client& client, Orders& orders)
     std::string done;
     pack(done, 0U);
     switch (what) {
-    case Ask::describe:
-        send_text(client.fd.get(), describe(info_));
+    case Ask::describe: {
+        const std::string text = describe(info_);
+        sys::send_with_descriptors(client.fd.get(), text.data(), text.size(),
+                                   {child_, recipe_.get()}, MSG_DONTWAIT);
         return false;
-    case Ask::enter:
-        send_entry(client.fd.get());
-        return false;
+    }
     case Ask::signal:
         orders.signals.push_back(number);
         send_text(client.fd.get(), done);
@@ -310,13 +310,6 @@ bool Control::answer(Client& client, Orders& orders)
     return false;
 }
 
-bool Control::send_entry(int client) const
-{
-    const char word = 1;
-    return sys::send_with_descriptors(client, &word, sizeof word, {child_, recipe_.get()},
-                                      MSG_DONTWAIT) > 0;
-}
-
 void Control::finish(const ExitStatus& status)
 {
     remove_socket();
@@ -330,6 +323,15 @@ void Control::finish(const ExitStatus& status)
 // The other side.
 
 namespace {
+
+/// A supervisor that a shell has stopped could not do what it is asked.
+void wake(int connection)
+{
+    ucred peer{};
+    socklen_t size = sizeof peer;
+    if (::getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.pid > 0)
+        ::kill(peer.pid, SIGCONT);
+}
 
 Result<Fd> ask(const Registry& registry, const std::string& key, Ask what, int number = 0)
 {
@@ -347,6 +349,8 @@ Result<Fd> ask(const Registry& registry, const std::string& key, Ask what, int n
     if (!is_trusted(fd.get()))
         return refuse("Can't reach the sandbox", key,
                       "another process than its supervisor listens there");
+    if (what == Ask::kill)
+        wake(fd.get());
     std::string bytes;
     pack(bytes, static_cast<std::uint64_t>(what));
     pack(bytes, static_cast<std::uint64_t>(number));
@@ -371,28 +375,28 @@ Result<std::string> hear(const Fd& fd, const std::string& key)
 
 }  // namespace
 
-Result<SandboxInfo> describe_sandbox(const Registry& registry, const std::string& key)
+Result<Known> describe_sandbox(const Registry& registry, const std::string& key)
 {
     const Fd fd = TRY(ask(registry, key, Ask::describe));
-    SandboxInfo info = read_description(TRY(hear(fd, key)));
+    std::string bytes(largest_answer, '\0');
+    int fds[2];
+    const long got = sys::receive_with_descriptors(fd.get(), bytes.data(), bytes.size(), fds);
+    Known known;
+    known.child = Fd{fds[0]};
+    known.recipe = Fd{fds[1]};
+    if (got < 0 && got != -ECONNRESET)
+        return fail("Can't hear the sandbox", static_cast<int>(-got), key);
+    bytes.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
+    known.info = read_description(bytes);
     // Its socket may have been renamed to another's name.
-    if (info.id.empty() || registry_key(info) != key)
+    if (known.info.id.empty() || registry_key(known.info) != key || !known.child || !known.recipe)
         return refuse("Can't reach the sandbox", key, "it does not answer to this process",
                       "those of another user, or in another mount namespace, are refused");
-    return info;
+    return known;
 }
 
-Result<Door> open_door(const Registry& registry, const std::string& key)
+Result<Recipe> read_recipe(const Fd& recipe)
 {
-    const Fd fd = TRY(ask(registry, key, Ask::enter));
-    char word = 0;
-    int fds[2];
-    const long got = sys::receive_with_descriptors(fd.get(), &word, sizeof word, fds);
-    Door door;
-    door.child = Fd{fds[0]};
-    const Fd recipe{fds[1]};
-    if (got != sizeof word || !door.child || !recipe)
-        return refuse("Can't enter the sandbox", key, "it has ended, or does not let this user in");
     std::string bytes;
     std::array<char, 65536> buffer;
     for (;;) {
@@ -401,11 +405,9 @@ Result<Door> open_door(const Registry& registry, const std::string& key)
         if (count < 0)
             return fail("read", errno, "recipe");
         if (count == 0)
-            break;
+            return decode(bytes);
         bytes.append(buffer.data(), static_cast<std::size_t>(count));
     }
-    door.recipe = TRY(decode(bytes));
-    return door;
 }
 
 Result<> order(const Registry& registry, const std::string& key, Ask what, int signal)

@@ -14,7 +14,7 @@ namespace nsbox::runtime {
 // The control socket of a sandbox: SOCK_SEQPACKET, one request and one answer a connection. Who
 // connects is known by SO_PEERCRED (unix(7)); the folder lets nobody else come that far.
 
-enum class Ask : std::uint64_t { describe = 1, enter, signal, kill, wait };
+enum class Ask : std::uint64_t { describe = 1, signal, kill, wait };
 
 /// The supervisor's side, part of its poll loop.
 class Control {
@@ -50,7 +50,6 @@ private:
     void remove_socket();
     void accept_one();
     bool answer(Client& client, Orders& orders);
-    bool send_entry(int client) const;
 
     Registry registry_;
     SandboxInfo info_;
@@ -71,16 +70,17 @@ std::string registry_key(const SandboxInfo& info);
 
 // The other side; `key` is such a name.
 
+/// A sandbox, and what is needed to enter it.
+struct Known {
+    SandboxInfo info;
+    sys::Fd child;   ///< A pidfd of its init or command.
+    sys::Fd recipe;  ///< For read_recipe().
+};
+
 /// What a sandbox says about itself. ECONNREFUSED where its supervisor is dead, EAGAIN where it is
 /// stopped.
-Result<SandboxInfo> describe_sandbox(const Registry& registry, const std::string& key);
-
-/// What is needed to enter it.
-struct Door {
-    sys::Fd child;  ///< A pidfd of its init or command.
-    Recipe recipe;
-};
-Result<Door> open_door(const Registry& registry, const std::string& key);
+Result<Known> describe_sandbox(const Registry& registry, const std::string& key);
+Result<Recipe> read_recipe(const sys::Fd& recipe);
 
 Result<> order(const Registry& registry, const std::string& key, Ask what, int signal);
 Result<ExitStatus> wait_for_sandbox(const Registry& registry, const std::string& key);

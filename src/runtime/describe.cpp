@@ -144,6 +144,10 @@ struct Teller {
     {
         return {"Can't read the block descriptor", {}, {}, {}};
     }
+    Words operator()(const SetResourceLimit&) const
+    {
+        return {"Can't set a resource limit", {}, {}, {}};
+    }
     Words operator()(const SetLabel& s) const
     {
         return {"Can't set SELinux label", s.label, {}, {}};

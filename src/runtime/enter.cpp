@@ -11,6 +11,7 @@
 #include <linux/nsfs.h>
 #include <linux/sched.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <vector>
 
 namespace nsbox::runtime {
@@ -123,6 +124,23 @@ std::size_t filter_count(const std::string& process)
     return at != nullptr ? std::strtoul(at + std::strlen("\nSeccomp_filters:"), nullptr, 10) : 0;
 }
 
+/// Limits are inherited, and the main command's come from the process that was started for it. One
+/// that this process could not raise again stays where it is.
+void add_resource_limits(pid_t process, Plan& plan)
+{
+    for (unsigned resource = 0; resource < RLIM_NLIMITS; ++resource) {
+        rlimit64 theirs{};
+        rlimit64 ours{};
+        if (raw::call(SYS_prlimit64, process, resource, 0, &theirs) < 0 ||
+            raw::call(SYS_prlimit64, 0, resource, 0, &ours) < 0)
+            continue;
+        const rlim64_t hard = std::min(theirs.rlim_max, ours.rlim_max);
+        const rlim64_t soft = std::min(theirs.rlim_cur, hard);
+        if (soft != ours.rlim_cur || hard != ours.rlim_max)
+            plan.steps.emplace_back(SetResourceLimit{resource, soft, hard});
+    }
+}
+
 void add_confinement(const Recipe& recipe, const std::string& process, Plan& plan)
 {
     if (recipe.bounding)
@@ -178,6 +196,7 @@ Result<Running> enter(const Fd& child, const Recipe& recipe, const Entry& entry,
     // The order of the main command's set-up: the terminal is the last thing that needs the tree.
     // Neither the directory nor the program may be reached through what is open here.
     plan.steps.emplace_back(CloseOthers{});
+    add_resource_limits(pid, plan);
     plan.through_init = true;
     plan.terminal = entry.terminal.has_value();
     add_confinement(recipe, std::to_string(pid), plan);

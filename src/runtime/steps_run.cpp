@@ -198,6 +198,12 @@ int run(const AwaitRelease& step, ChildState&) noexcept
     return 0;
 }
 
+int run(const SetResourceLimit& step, ChildState&) noexcept
+{
+    const std::uint64_t both[] = {step.soft, step.hard};
+    return static_cast<int>(raw::call(SYS_prlimit64, 0, step.resource, both, 0));
+}
+
 int run(const SetLabel& step, ChildState& state) noexcept
 {
     sys::FixedText<64> name;

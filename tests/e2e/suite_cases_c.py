@@ -196,11 +196,14 @@ def c07_closed(ctx):
                 ctx.true(line[3] != "directory", f"{shape}: process 1 holds {line[4:]} open")
 
 
-@case("case-C07", "process 1 is closed to a command without capabilities: its memory, environment, "
-      "descriptors and directories, and to tracing")
+@case("case-C07", "process 1 is closed to a command without capabilities, and to root's with every "
+      "one of its user namespace: its memory, environment, descriptors and directories, and to "
+      "tracing")
 def c07_closed_to(ctx):
     shapes = ["pid, no capabilities"]
-    if not ctx.root:
+    if ctx.root:
+        shapes += ["all, capabilities", "user 0, capabilities"]
+    else:
         shapes += ["all", "pid", "pid, dev", "pid, user", "userns off", "sync", "lock"]
     for shape in shapes:
         lines = look_for_secrets(ctx, shape, "clearenv")

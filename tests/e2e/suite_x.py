@@ -229,6 +229,21 @@ def same(ctx):
         it.end(0)
 
 
+@case("X-same", "a further command has the resource limits of the main one, unless its caller may "
+      "not have so much")
+def same_limits(ctx):
+    runtime(ctx)
+    show = ("sh", "-c", "echo $(ulimit -Sn) $(ulimit -Hn) $(ulimit -Sc)")
+    lower = ("prlimit", "--nofile=60:70", "--core=0:0")
+    for shape in (ALL, HOST):
+        it = box(ctx, shape, prefix=("prlimit", "--nofile=77:99", "--core=0:10240"))
+        ctx.ok(it.execute(*show), out="77 99 0")
+        # The control: exec's own limits are others.
+        ctx.ok(ctx.run(*lower, *show), out="60 70 0")
+        ctx.ok(ctx.run(*lower, ctx.nsbox, "exec", "box", *show), out="70 70 0")
+        it.end()
+
+
 @case("X-directory", "--chdir and --setenv change what a further command starts with, and a "
       "directory that is not there is said")
 def directory(ctx):
@@ -781,11 +796,24 @@ def stopped_supervisor(ctx):
         names = [one["name"] for one in listed(ctx, timeout=15)]
         ctx.true("other" in names, f"the other one is in {names}")
         ctx.ok(other.execute("true", timeout=15))
+        result = it.execute("true", timeout=15)
+        ctx.fails(result, rc=125, err="its supervisor is stopped .*SIGCONT")
     finally:
         it.proc.send_signal(signal.SIGCONT)
     control_works(ctx, it)
     it.end()
     other.end()
+
+
+@case("X-kill", "nsbox kill ends a sandbox whose supervisor is stopped")
+def kill_stopped(ctx):
+    folder = runtime(ctx)
+    for shape in (ALL, HOST):
+        it = box(ctx, shape)
+        it.proc.send_signal(signal.SIGSTOP)
+        ctx.ok(ctx.run(ctx.nsbox, "kill", "box", timeout=15))
+        ctx.eq(wait(it.proc), 137, "the status")
+        ctx.eq(sockets(folder), [], "sockets")
 
 
 # -- who may use it ------------------------------------------------------------------------------
@@ -805,7 +833,7 @@ except (ConnectionResetError, BrokenPipeError):
 except OSError as error:
     print(type(error).__name__)
 '''
-DESCRIBE, ENTER, SIGNAL, KILL, WAIT = range(1, 6)
+DESCRIBE, SIGNAL, KILL, WAIT = range(1, 5)
 
 
 def ask(ctx, path, what, number=0, prefix=()):
@@ -822,19 +850,18 @@ def others(ctx):
         ctx.until(lambda folder=folder: sockets(folder), why="a socket")
         path = os.path.join(folder, sockets(folder)[0])
         for stranger in (nobody, as_user()) if owner == "root" else (nobody,):
-            for what in (DESCRIBE, ENTER, SIGNAL, KILL, WAIT):
+            for what in (DESCRIBE, SIGNAL, KILL, WAIT):
                 ctx.eq(ask(ctx, path, what, 9, stranger), "PermissionError", f"{owner}: {what}")
             # Where the folder lets them in by mistake, the supervisor does not.
             for mode in (os.path.dirname(folder), folder):
                 os.chmod(mode, 0o755)
             os.chmod(path, 0o777)
-            for what in (DESCRIBE, ENTER, SIGNAL, KILL, WAIT):
+            for what in (DESCRIBE, SIGNAL, KILL, WAIT):
                 ctx.eq(ask(ctx, path, what, 9, stranger), "nothing", f"{owner}: {what}")
             for mode in (os.path.dirname(folder), folder):
                 os.chmod(mode, 0o700)
         ctx.true(alive(it.proc.pid), f"{owner}: the sandbox goes on")
         ctx.eq(ask(ctx, path, DESCRIBE, 0, prefix), "answer", f"{owner}: the owner")
-        ctx.eq(ask(ctx, path, ENTER, 0, prefix), "answer", f"{owner}: the owner enters")
         # Root can become that user.
         ctx.eq(ask(ctx, path, DESCRIBE, 0), "answer" if owner == "root" else "nothing",
                f"{owner}: root")
@@ -855,7 +882,7 @@ def inside(ctx):
         # From the sandbox itself, and from another one.
         for prefix in ((ctx.nsbox, "exec", "box", "--"), (ctx.nsbox, *shape)):
             ctx.ok(ctx.run(*prefix, "test", "-S", path))
-            for what in (DESCRIBE, ENTER, SIGNAL, KILL, WAIT):
+            for what in (DESCRIBE, SIGNAL, KILL, WAIT):
                 ctx.eq(ask(ctx, path, what, 9, prefix), "nothing", f"{name}: {what} {prefix}")
             for words in (("exec", "box", "echo", "ran"), ("kill", "box"),
                           ("kill", "--signal", "KILL", "box"), ("wait", "box"), ("ps",)):
@@ -869,6 +896,60 @@ def inside(ctx):
         ctx.true(alive(it.proc.pid), f"{name}: the sandbox goes on")
         control_works(ctx, it)
         it.end()
+
+
+FORGE = r'''
+import os, socket, struct, sys
+folder, name = sys.argv[1:]
+number = lambda n: struct.pack("=Q", n)
+text = lambda b: number(len(b)) + b
+path = f"{folder}/{name}.sock"
+print("ready", flush=True)
+sys.stdin.readline()
+os.rename(path, path + ".old")
+server = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+server.bind(path)
+server.listen(8)
+print("forged", flush=True)
+while True:
+    client, _ = server.accept()
+    client.settimeout(2)
+    try:
+        what = client.recv(17)
+        pidfd = client.getsockopt(socket.SOL_SOCKET, 77, 4)
+        recipe = os.memfd_create("recipe")
+        os.write(recipe, number(0x6e73627872637031) + number(1) + text(b"PATH=/forged") +
+                 text(b"/") * 3 + number(0) * 7)
+        socket.send_fds(client, [text(b"0123456789abcdef") + text(name.encode()) + number(1) * 3 +
+                                 number(1796016159) + number(0)],
+                        [struct.unpack("i", pidfd)[0], recipe])
+    except OSError:
+        pass
+    client.close()
+'''
+
+
+@case("X-inside", "a program inside that takes the socket's name for itself is not believed",
+      timeout=120)
+def forged(ctx):
+    folder = runtime(ctx)
+    for name, shape in {"all": (*ALL, "--bind", ctx.dir, ctx.dir), "host": HOST}.items():
+        it = box(ctx, shape, PYTHON, "-c", FORGE, folder, "box")
+        control_works(ctx, it)
+        command = it.known()["command-pid"]
+        it.proc.stdin.write(b"go\n")
+        it.proc.stdin.flush()
+        ctx.eq(read_until(it.out, b"\n"), b"forged\n", name)
+        mark = f"{ctx.dir}/mark"
+        for words in (("exec", "box", "touch", mark), ("kill", "box"), ("wait", "box")):
+            result = ctx.run(ctx.nsbox, *words, timeout=20)
+            ctx.fails(result, rc=125, err="another process than its supervisor listens there")
+        ctx.true(not os.path.exists(mark), f"{name}: nothing was executed")
+        ctx.eq(listed(ctx), [], f"{name}: nothing is listed")
+        os.kill(command, signal.SIGKILL)
+        ctx.eq(wait(it.proc), 137, f"{name}: the status")
+        for left in sockets(folder):
+            os.unlink(os.path.join(folder, left))
 
 
 @case("X-inside", "who is refused does not take the socket away from those who are not")
@@ -895,8 +976,8 @@ def connect():
 '''
 NONSENSE = CONNECT + r'''
 for data in (b"", b"x", b"\0" * 16, b"\xff" * 16, b"\1" * 15, b"x" * 17, b"x" * 60000,
-             struct.pack("=QQ", 6, 0), struct.pack("=QQ", 3, 0), struct.pack("=QQ", 3, 1 << 40),
-             struct.pack("=QQ", 3, 99)):
+             struct.pack("=QQ", 5, 0), struct.pack("=QQ", 2, 0), struct.pack("=QQ", 2, 1 << 40),
+             struct.pack("=QQ", 2, 99)):
     client = connect()
     client.send(data)
     client.close()

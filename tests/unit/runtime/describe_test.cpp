@@ -94,6 +94,8 @@ const std::vector<Row>& own_words()
          "Unable to lock file /l: Resource temporarily unavailable"},
         {runtime::AwaitRelease{}, Site::step, EIO, "",
          "Can't read the block descriptor: Input/output error"},
+        {runtime::SetResourceLimit{0, 2, 1}, Site::step, EINVAL, "",
+         "Can't set a resource limit: Invalid argument"},
         {runtime::SetLabel{"exec", "l"}, Site::step, EINVAL, "",
          "Can't set SELinux label l: Invalid argument"},
 
