@@ -130,7 +130,7 @@ void say_what_ended_it(const Spec& spec, const ExitStatus& status, const Message
 int failure_code(const Request& request, const Error& error)
 {
     const int status = failure_status(error);
-    return request.distinct_status || status > 128 ? status : 1;
+    return request.distinct_status || status > 128 || error.timed_out ? status : 1;
 }
 
 int start_and_wait(const Request& request, const Watch& watch, const Messages& messages)

@@ -23,6 +23,8 @@ int take_signals()
 
 int failure_status(const Error& error)
 {
+    if (error.timed_out)
+        return 124;
     if (error.signal != 0)
         return 128 + error.signal;
     if (error.phase != Phase::execute)

@@ -42,6 +42,7 @@ struct Error {
     std::string hint;    ///< What the user can do about it; may be empty.
     int signal = 0;      ///< The signal that ended the sandbox before the command started, or 0.
     Phase phase = Phase::set_up;
+    bool timed_out = false;  ///< Limits::time was over before the command started.
 
     /// One line without a final newline: `op object: reason (hint: ...)`.
     std::string message() const;

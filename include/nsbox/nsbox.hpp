@@ -25,6 +25,7 @@ enum class Reason {
     cpu_limit,     ///< Limits::cpu was over.
     caller_ended,  ///< The process that Watch::caller names ended.
     killed,        ///< A second SIGTERM was to be forwarded.
+    out_of_memory,  ///< By SIGKILL, while the kernel killed for want of memory in this control group.
 };
 
 /// What a sandbox used, as far as its processes were reaped. See getrusage(2).

@@ -156,7 +156,7 @@ struct WindowSize {
 
 /// What the command may use up before the sandbox is ended. Zero means no limit.
 struct Limits {
-    /// Wall clock, from the start: the command gets SIGTERM...
+    /// Wall clock, from the call of Sandbox::start(): the command gets SIGTERM...
     std::chrono::milliseconds time{0};
     /// ...and everything in the sandbox SIGKILL when this has passed too.
     std::chrono::milliseconds grace{5000};

@@ -1,12 +1,10 @@
 #include "runtime/cpu_time.hpp"
 
-#include "sys/fd.hpp"
-#include "sys/raw.hpp"
+#include "sys/read_file.hpp"
 
 #include <algorithm>
 #include <charconv>
 #include <dirent.h>
-#include <fcntl.h>
 #include <memory>
 #include <string>
 #include <unistd.h>
@@ -18,17 +16,7 @@ namespace {
 
 std::string read_proc(pid_t pid, const std::string& name)
 {
-    const std::string path = "/proc/" + std::to_string(pid) + "/" + name;
-    const sys::Fd file{sys::raw::openat(AT_FDCWD, path.c_str(), O_RDONLY | O_CLOEXEC)};
-    std::string text;
-    char buffer[4096];
-    while (file) {
-        const long got = sys::raw::read(file.get(), buffer, sizeof buffer);
-        if (got <= 0)
-            break;
-        text.append(buffer, static_cast<std::size_t>(got));
-    }
-    return text;
+    return sys::read_file("/proc/" + std::to_string(pid) + "/" + name);
 }
 
 /// The decimal numbers in a text that holds little else.

@@ -1,8 +1,8 @@
 #include "runtime/diagnose.hpp"
 
 #include "mount/mountinfo.hpp"
-#include "sys/fd.hpp"
 #include "sys/raw.hpp"
+#include "sys/read_file.hpp"
 
 #include <cerrno>
 #include <cstdlib>
@@ -16,19 +16,7 @@ namespace {
 
 namespace raw = sys::raw;
 
-std::string read_file(const std::string& path)
-{
-    const sys::Fd file{raw::openat(AT_FDCWD, path.c_str(), O_RDONLY | O_CLOEXEC)};
-    std::string text;
-    char buffer[4096];
-    while (file && text.size() < (std::size_t{1} << 22)) {
-        const long got = raw::read(file.get(), buffer, sizeof buffer);
-        if (got <= 0)
-            break;
-        text.append(buffer, static_cast<std::size_t>(got));
-    }
-    return text;
-}
+using sys::read_file;
 
 std::string first_line(const std::string& path)
 {

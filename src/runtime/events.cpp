@@ -61,6 +61,8 @@ const char* reason_of(const ExitStatus& status)
         return "caller-ended";
     case Reason::killed:
         return "killed";
+    case Reason::out_of_memory:
+        return "out-of-memory";
     default:
         return status.signal != 0 ? "signaled" : "exited";
     }
@@ -80,6 +82,8 @@ const char* phase_of(const Error& error)
 
 const char* failure_reason(const Error& error)
 {
+    if (error.timed_out)
+        return "timeout";
     if (error.signal != 0)
         return "interrupted";
     return error.phase == Phase::execute ? "exec-failed" : "setup-failed";
@@ -137,6 +141,11 @@ void Events::limit(const char* which, int signal) const
 {
     write(std::string{"\"event\": \"limit\", \"limit\": \""} + which + '"' +
           number("signal", static_cast<std::uint64_t>(signal)));
+}
+
+void Events::out_of_memory(std::uint64_t kills) const
+{
+    write("\"event\": \"out-of-memory\"" + number("kills", kills));
 }
 
 void Events::failed(const Error& error) const

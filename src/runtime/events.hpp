@@ -20,6 +20,8 @@ public:
     void started(pid_t child, pid_t command, const NamespaceReport& report) const;
     /// A limit is over, and the command is sent this signal.
     void limit(const char* which, int signal) const;
+    /// The kernel has killed so many processes for want of memory.
+    void out_of_memory(std::uint64_t kills) const;
     void failed(const Error& error) const;
     /// The last one.
     void exited(const ExitStatus& status) const;

@@ -140,7 +140,9 @@ bool reachable_without_privilege(const EarlyTree& early)
 /// One launch from beginning to end.
 class Launch {
 public:
-    Launch(Plan& plan, const Watch& watch) : plan_(plan), watch_(watch) {}
+    Launch(Plan& plan, const Watch& watch, const Deadline& deadline)
+        : plan_(plan), watch_(watch), deadline_(deadline)
+    {}
 
     Result<Running> run()
     {
@@ -443,11 +445,16 @@ private:
     {
         const int signals = watch_.signals.value_or(-1);
         const int caller = watch_.caller.value_or(-1);
-        if (signals < 0 && caller < 0)
+        if (signals < 0 && caller < 0 && !deadline_)
             return true;
         while (interrupt_ == 0) {
             pollfd fds[3] = {{fd, POLLIN, 0}, {signals, POLLIN, 0}, {caller, POLLIN, 0}};
-            if (::poll(fds, 3, -1) < 0)
+            const int ready = ::poll(fds, 3, time_left());
+            if (ready == 0 && time_left() == 0) {
+                is_late_ = true;
+                return false;
+            }
+            if (ready <= 0)
                 continue;
             // What the child says comes first: it may be that the command runs.
             if (fds[0].revents != 0)
@@ -458,6 +465,17 @@ private:
                 take_signal(signals);
         }
         return false;
+    }
+
+    /// For poll(2). Once the command may run, the limit is not the start's any more.
+    int time_left() const
+    {
+        constexpr long long most = 1000000;
+        if (!deadline_ || may_run_)
+            return -1;
+        const auto left = std::chrono::ceil<std::chrono::milliseconds>(
+            *deadline_ - std::chrono::steady_clock::now());
+        return static_cast<int>(std::clamp<long long>(left.count(), 0, most));
     }
 
     void take_signal(int signals)
@@ -474,10 +492,17 @@ private:
             signals_.push_back(number);
     }
 
+    bool was_interrupted() const { return interrupt_ != 0 || is_late_; }
+
     tl::unexpected<Error> interrupted()
     {
         Error error{0, "The start of the sandbox was interrupted", {}, {}, {}};
         error.signal = interrupt_;
+        error.timed_out = is_late_;
+        if (is_late_) {
+            error.reason = "its time limit is over";
+            return tl::make_unexpected(std::move(error));
+        }
         error.reason = interrupt_ == SIGKILL
                            ? std::string{"the calling process has ended"}
                            : std::string{"by signal "} + ::sigabbrev_np(interrupt_);
@@ -486,7 +511,7 @@ private:
 
     tl::unexpected<Error> failed(const Received& received)
     {
-        if (interrupt_ != 0)
+        if (was_interrupted())
             return interrupted();
         if (received.error != 0)
             return fail("Can't read from the sandbox", received.error);
@@ -510,7 +535,7 @@ private:
     Result<> rendezvous()
     {
         const Received received = next();
-        if (interrupt_ != 0 || received.end || received.error != 0 ||
+        if (was_interrupted() || received.end || received.error != 0 ||
             received.message.kind != Tell::started)
             return failed(received);
         NamespaceReport& report = report_;
@@ -556,7 +581,7 @@ private:
         bool about_to = false;
         for (;;) {
             const Received received = next();
-            if (interrupt_ != 0)
+            if (was_interrupted())
                 return interrupted();
             if (received.end && about_to)
                 return {};
@@ -573,6 +598,8 @@ private:
 
     Plan& plan_;
     const Watch& watch_;
+    const Deadline& deadline_;
+    bool is_late_ = false;
     int interrupt_ = 0;     ///< The signal that ended the start.
     bool may_run_ = false;  ///< The command may have been executed.
     std::vector<int> signals_;
@@ -642,9 +669,9 @@ pid_t pid_of(int pidfd)
     return at != nullptr ? static_cast<pid_t>(std::strtol(at + 4, nullptr, 10)) : -1;
 }
 
-Result<Running> launch(Plan& plan, const Watch& watch)
+Result<Running> launch(Plan& plan, const Watch& watch, const Deadline& deadline)
 {
-    return Launch{plan, watch}.run();
+    return Launch{plan, watch, deadline}.run();
 }
 
 }  // namespace nsbox::runtime

@@ -5,6 +5,8 @@
 #include "runtime/report.hpp"
 #include "sys/fd.hpp"
 
+#include <chrono>
+#include <optional>
 #include <sys/types.h>
 #include <vector>
 
@@ -27,12 +29,14 @@ struct Running {
     bool joined = false;         ///< It lives in a pid namespace that is not of its making.
 };
 
-/// Carries the plan out: clone3, the rendezvous, and waiting until the command is executed or
-/// something failed. On failure the child is dead and reaped.
 /// The pid of a process that is known by its pidfd only, as this process's /proc numbers it; -1 where
 /// it has none, or has ended.
 pid_t pid_of(int pidfd);
 
-Result<Running> launch(Plan& plan, const Watch& watch);
+using Deadline = std::optional<std::chrono::steady_clock::time_point>;
+
+/// Carries the plan out: clone3, the rendezvous, and waiting until the command is executed or
+/// something failed, or it is too late. On failure the child is dead and reaped.
+Result<Running> launch(Plan& plan, const Watch& watch, const Deadline& deadline = std::nullopt);
 
 }  // namespace nsbox::runtime

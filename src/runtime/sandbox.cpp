@@ -41,9 +41,10 @@ Result<runtime::Plan> make_plan(const Spec& spec)
     return plan;
 }
 
-Result<runtime::Running> start_running(runtime::Plan& plan, const Watch& watch)
+Result<runtime::Running> start_running(runtime::Plan& plan, const Watch& watch,
+                                       const runtime::Deadline& deadline)
 {
-    Result<runtime::Running> running = runtime::launch(plan, watch);
+    Result<runtime::Running> running = runtime::launch(plan, watch, deadline);
     if (!running && running.error().hint.empty())
         running.error().hint = runtime::diagnose_resources(running.error().err);
     return running;
@@ -84,13 +85,19 @@ Result<std::unique_ptr<Sandbox::State>> Sandbox::begin(const Spec& spec, const W
                                                        const runtime::Events& events)
 {
     auto state = std::make_unique<State>();
+    state->duties.started = std::chrono::steady_clock::now();
+    if (events.is_wanted())
+        state->oom_kills.emplace();
+    runtime::Deadline deadline;
+    if (spec.limits.time.count() > 0)
+        deadline = state->duties.started + spec.limits.time;
     runtime::Plan plan = TRY(make_plan(spec));
     std::optional<runtime::Registry> registry;
     if (spec.name) {
         TRY(refuse_taken_name(spec));
         registry = TRY(runtime::Registry::open());
     }
-    state->running = TRY(start_running(plan, watch));
+    state->running = TRY(start_running(plan, watch, deadline));
     if (!registry)
         return state;
     Result<std::unique_ptr<runtime::Control>> control =
@@ -113,7 +120,6 @@ Result<Sandbox> Sandbox::start(const Spec& spec, const Watch& watch)
     }
     State& it = **state;
     it.events = events;
-    it.duties.started = std::chrono::steady_clock::now();
     it.duties.limits = spec.limits;
     it.duties.watch = watch;
     it.duties.own_session = spec.new_session || spec.terminal;
@@ -133,6 +139,11 @@ Result<ExitStatus> Sandbox::wait()
         runtime::tell_end(running);
         state_->events.failed(status.error());
         return status;
+    }
+    if (const std::uint64_t kills = state_->oom_kills ? state_->oom_kills->count() : 0; kills > 0) {
+        state_->events.out_of_memory(kills);
+        if (status->reason == Reason::exited && status->signal == SIGKILL)
+            status->reason = Reason::out_of_memory;
     }
     if (state_->control)
         state_->control->finish(*status);

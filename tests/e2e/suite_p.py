@@ -11,6 +11,7 @@ import re
 import secrets
 import select
 import signal
+import struct
 import subprocess
 import threading
 import time
@@ -902,6 +903,36 @@ def time_limit_kill(ctx):
         soon_nothing_left(ctx, name)
 
 
+@case("timeout", "--timeout runs from the start on: one that is held up ends with status 124, and "
+      "no command runs", timeout=120)
+def time_limit_of_start(ctx):
+    needs(ctx, "--timeout")
+    mark = f"{ctx.dir}/mark"
+    for name, shape in SHAPES.items():
+        shape = (*shape, "--bind", ctx.dir, ctx.dir)
+        for option in ("--block-fd", "--seccomp"):
+            for say in (None, struct.pack("=HBBI", 6, 0, 0, 0x7fff0000)):  # A filter allows all.
+                read, write = os.pipe()
+                if say is not None:  # The control: in time it runs.
+                    os.write(write, say)
+                    os.close(write)
+                result, events = with_events(ctx, *shape, "--timeout",
+                                             "0.4" if say is None else "30", option, "7", "sh",
+                                             "-c", f"echo ran; touch {mark}", fds={7: read},
+                                             timeout=20)
+                os.close(read)
+                if say is not None:
+                    ctx.ok(result, out="ran")
+                    os.unlink(mark)
+                    continue
+                os.close(write)
+                ctx.fails(result, rc=124, err=r"^bwrap: .*: its time limit is over$")
+                ctx.true(not os.path.exists(mark), f"{name}: {option}: the command did not run")
+                ctx.eq(exit_event(ctx, events)["reason"], "timeout", f"{name}: {option}: {events}")
+                one(ctx, events, "failed")
+                soon_nothing_left(ctx, name)
+
+
 @case("timeout", "a command that ends in time keeps its status, and nothing is said")
 def time_limit_kept(ctx):
     needs(ctx, "--timeout")
@@ -1014,7 +1045,7 @@ def exit_event(ctx, events):
     for key in ("code", "signal", "reason"):
         ctx.true(key in event, f"{key} is in {event}")
     # Where no command has run there is nothing to tell about it.
-    has_run = event["reason"] not in ("setup-failed", "exec-failed", "interrupted")
+    has_run = any(event["event"] == "started" for event in events)
     for key in ("user-us", "system-us", "max-rss-kib") if has_run else ():
         ctx.true(key in event, f"{key} is in {event}")
         ctx.true(type(event[key]) is int and event[key] >= 0, f"{key} is a number: {event}")
@@ -1112,6 +1143,60 @@ def exec_failed_events(ctx):
             ctx.eq(event["errno"], 2 if code == 127 else 13, f"{name}: {command}")
             ctx.true(command in event["message"], f"{name}: the message names it: {event}")
             ctx.eq(exit_event(ctx, events)["reason"], "exec-failed", f"{name}: {events}")
+
+
+@contextlib.contextmanager
+def memory_group(ctx, limit):
+    """A new control group with so many bytes of memory, below our own. Gives the words that run a
+    command in it."""
+    with open("/proc/self/cgroup") as f:
+        groups = [line.rstrip("\n").split(":", 2) for line in f]
+    old = [path for _, names, path in groups if "memory" in names.split(",")]
+    new = [path for _, names, path in groups if not names]
+    top = f"/sys/fs/cgroup/memory{old[0]}" if old else f"/sys/fs/cgroup{new[0]}"
+    path = os.path.join(top, "nsbox-test-" + secrets.token_hex(6))
+    try:
+        os.mkdir(path)
+        try:
+            with open(f"{path}/memory.{'limit_in_bytes' if old else 'max'}", "w") as f:
+                f.write(str(limit))
+        except OSError:
+            os.rmdir(path)
+            raise
+    except OSError as error:
+        ctx.skip(f"no control group of memory can be made here: {error}")
+    try:
+        yield "sh", "-c", f'echo 0 >{path}/cgroup.procs && exec "$@"', "sh"
+    finally:
+        ctx.until(lambda: not open(f"{path}/cgroup.procs").read(), why="an empty control group")
+        os.rmdir(path)
+
+
+@case("events", "what the kernel kills for want of memory is told, and the command's end has that "
+      "reason", only="root", timeout=120)
+def out_of_memory(ctx):
+    hog = ("python3", "-c", "x = b'x' * (200 << 20)")
+    events_fd = ("--events-fd", str(EVENTS))
+    for who in ((), b_util.as_user()):
+        for name, shape in SHAPES.items():
+            with memory_group(ctx, 64 << 20) as enter:
+                for words, told in ((hog, True), (("true",), False),
+                                    (("sh", "-c", "python3 -c \"x = b'x' * (200 << 20)\"; exit 4"),
+                                     True)):
+                    fd = out_file(ctx, "events")
+                    result = ctx.run(*enter, *who, ctx.bwrap, *events_fd, *shape, *words,
+                                     fds={EVENTS: fd}, timeout=60)
+                    events = parse_events(file_text(fd))
+                    os.close(fd)
+                    end = exit_event(ctx, events)
+                    found = [event for event in events if event["event"] == "out-of-memory"]
+                    ctx.eq(bool(found), told, f"{name}: {words}: {events}")
+                    ctx.true(all(event["kills"] > 0 for event in found), f"{name}: {events}")
+                    if words is hog:
+                        ctx.eq((result.rc, end["reason"], end["signal"]),
+                               (137, "out-of-memory", 9), f"{name}: {result}")
+                    else:
+                        ctx.eq((end["reason"], result.rc), ("exited", end["code"]), name)
 
 
 @case("events", "the events tell which limit ended the sandbox")
