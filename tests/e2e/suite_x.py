@@ -1167,9 +1167,8 @@ def trap(ctx):
     status = os.stat(copy)
     it = box(ctx, HOST)
     proc = it.start(copy, "--args", "0", stdin=subprocess.PIPE)
-    time.sleep(0.3)
-    found = ctx.ok(it.execute(PYTHON, "-c", HOLDERS, str(status.st_dev), str(status.st_ino))).out
-    ctx.true("the host's program is" in found, "the control")
+    look = (PYTHON, "-c", HOLDERS, str(status.st_dev), str(status.st_ino))
+    ctx.until(lambda: "the host's program is" in ctx.ok(it.execute(*look)).out, why="the control")
     proc.communicate(timeout=10)
     it.end()
 
