@@ -21,7 +21,7 @@ import bpf
 from b_util import alive, as_user, read_until, wait
 from casekit import probe
 from harness import case, descendants
-from ptykit import INTERRUPT, Terminal
+from ptykit import INTERRUPT, Terminal, state_of
 
 PYTHON = "/usr/bin/python3"
 NOBODY = 65534
@@ -654,6 +654,15 @@ def kill_signal(ctx):
 
 # -- wait ----------------------------------------------------------------------------------------
 
+def asks(proc):
+    """Whether a process sleeps that has a socket: it has asked, and waits for the answer."""
+    try:
+        fds = [os.readlink(f"/proc/{proc.pid}/fd/{n}") for n in os.listdir(f"/proc/{proc.pid}/fd")]
+    except OSError:
+        return False
+    return state_of(proc.pid) == "S" and any(fd.startswith("socket:") for fd in fds)
+
+
 @case("X-wait", "nsbox wait gives the status of the command, to each who waits", timeout=120)
 def waits(ctx):
     runtime(ctx)
@@ -666,18 +675,18 @@ def waits(ctx):
             gone = waiting.pop()
             gone.kill()
             gone.wait()
-            time.sleep(0.2)
+            ctx.until(lambda waiting=waiting: all(asks(p) for p in waiting), why="four who wait")
             ctx.eq([p.poll() for p in waiting], [None] * 4, f"{name}: they wait")
             it.end(status)
             ctx.eq([wait(p) for p in waiting], [status] * 4, f"{name}: {ending}")
             ctx.eq([p.stderr.read() for p in waiting], [b""] * 4, f"{name}: nothing is said")
-    it = Box(ctx, ALL, options=("--timeout", "1.5"))
+    it = Box(ctx, ALL, options=("--timeout", "4"))
     it.known()
     ctx.eq(ctx.run(ctx.nsbox, "wait", "box").rc, 124, "after a time limit")
     it.end(124)
     it = box(ctx, ALL)
     waiting = ctx.popen(ctx.nsbox, "wait", "box")
-    time.sleep(0.2)
+    ctx.until(lambda: asks(waiting), why="one who waits")
     it.proc.kill()
     ctx.eq(wait(waiting), 125, "the supervisor was killed")
     ctx.true(b"its supervisor was killed" in waiting.stderr.read(), "the message")
