@@ -224,18 +224,25 @@ def completions(ctx):
     ctx.ok(ctx.run("bash", "-n", os.path.join(REPOSITORY, "completions", "bash", "nsbox")))
 
 
-@case("A76", "the build works as a subproject and installs the program and the completions",
-      timeout=240)
+@case("A76", "the build works as a subproject, with a program prefix, and installs the program into "
+      "libexecdir, with its rpath, and the completions", timeout=300)
 def subproject(ctx):
     if not shutil.which("meson"):
         ctx.skip("meson is not installed")
     ctx.mkdir("outer/subprojects")
     os.symlink(REPOSITORY, os.path.join(ctx.dir, "outer", "subprojects", "nsbox"))
-    ctx.write("outer/meson.build", "project('outer')\n"
-              "subproject('nsbox', default_options: ['tests=false'])\n")
-    ctx.ok(ctx.run("meson", "setup", "--prefix", "/usr", "build", "outer", timeout=200))
+    build = "project('outer')\nsubproject('nsbox', default_options: ['tests=false'{}])\n"
+    ctx.write("outer/meson.build", build.format(""))
+    setup = ("meson", "setup", "--prefix", "/usr", "--libexecdir", "libexec")
+    result = ctx.fails(ctx.run(*setup, "without", "outer", timeout=200))
+    ctx.true("needs the option program_prefix" in result.out, f"the message\n{result}")
+    ctx.write("outer/meson.build", build.format(", 'program_prefix=outer-', 'rpath=/opt/outer'"))
+    ctx.ok(ctx.run(*setup, "build", "outer", timeout=200))
     plan = ctx.ok(ctx.run("meson", "introspect", "--installed", "build", timeout=60)).out
     places = set(json.loads(plan).values())
-    for place in ("/usr/bin/nsbox", "/usr/share/bash-completion/completions/nsbox",
+    # What is set at installation.
+    with open(f"{ctx.dir}/build/meson-private/install.dat", "rb") as f:
+        ctx.true(b"/opt/outer" in f.read(), "the program's rpath")
+    for place in ("/usr/libexec/outer-nsbox", "/usr/share/bash-completion/completions/nsbox",
                   "/usr/share/zsh/site-functions/_nsbox"):
         ctx.true(place in places, f"{place} is not installed, only {sorted(places)}")
