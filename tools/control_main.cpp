@@ -24,12 +24,10 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-constexpr int failed = 125;  // As with nsbox run: nsbox itself, not the command.
-
 int complain(const std::string& text)
 {
     Messages{"nsbox"}.error(text);
-    return failed;
+    return control_failed;
 }
 
 /// The value of an option: behind "=", or the next word.
@@ -176,7 +174,7 @@ int exec_main(const Words& words)
 {
     std::optional<ExecRequest> request = parse_exec(words);
     if (!request)
-        return failed;
+        return control_failed;
     const Result<Remote> remote = Remote::find(request->sandbox);
     if (!remote)
         return complain(remote.error().message());

@@ -52,7 +52,7 @@ int nsbox_main(const std::vector<std::string>& words)
     if (words[0] == "wait")
         return nsbox::tool::wait_main(rest);
     nsbox::tool::Messages{"nsbox"}.error("unknown command " + words[0] + " (hint: see nsbox help)");
-    return 1;
+    return nsbox::tool::control_failed;
 }
 
 }  // namespace
