@@ -149,7 +149,9 @@ int start_and_wait(const Request& request, const Watch& watch, const Messages& m
     close_others(std::move(keep));
     drop_capabilities(request.spec.signals_command || request.spec.limits.any() ||
                       must_adopt(request.spec));
-    forget_code();
+    // Who follows the events wants to know of the end at once, which pages to be read again delay.
+    if (!request.spec.events_descriptor)
+        forget_code();
     const Result<ExitStatus> status = sandbox->wait();
     if (must_adopt(request.spec))
         sandbox->kill();

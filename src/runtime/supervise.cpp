@@ -307,10 +307,8 @@ private:
             std::memcpy(&usage, received.text.data(), std::min(received.text.size(), sizeof usage));
             status_->usage = {std::chrono::microseconds{usage.user_us},
                               std::chrono::microseconds{usage.system_us}, usage.max_rss_kib};
-            // A pid namespace that is joined cannot end while init's zombie is in it; and reports
-            // of what was used are whole when all is over.
-            must_end_ = must_end_ || running_.ends_together ||
-                        (is_last_ && (running_.joined || events_.is_wanted()));
+            // A pid namespace that is joined cannot end while init's zombie is in it.
+            must_end_ = must_end_ || running_.ends_together || (is_last_ && running_.joined);
             return {};
         }
         return {};

@@ -186,8 +186,11 @@ std::uint64_t microseconds(const timeval& time)
            static_cast<std::uint64_t>(time.tv_usec);
 }
 
-void tell_end(int status, const rusage& usage, bool is_last)
+/// With what was used by all that was reaped until now.
+void tell_end(int status, bool is_last)
 {
+    rusage usage{};
+    raw::call(SYS_getrusage, RUSAGE_CHILDREN, &usage);
     struct {
         Message message;
         CommandUsage usage;
@@ -209,13 +212,13 @@ bool is_empty()
     return pid < 0;
 }
 
-void note_end(int pid, int status, const rusage& usage)
+void note_end(int pid, int status)
 {
     if (pid != self.command)
         return;
     self.command = -1;
     self.code = shell_code(status);
-    tell_end(status, usage, has(runtime::packet_end_with_command) || is_empty());
+    tell_end(status, has(runtime::packet_end_with_command) || is_empty());
 }
 
 /// Our children's pids as a text, divided by blanks; its length. See proc(5), children.
@@ -258,10 +261,9 @@ void kill_child(int pid)
                     ++at;
             }
         int status = 0;
-        rusage usage;
-        const int pid = raw::wait4(-1, &status, 0, &usage);
+        const int pid = raw::wait4(-1, &status, 0);
         if (pid > 0)
-            note_end(pid, status, usage);
+            note_end(pid, status);
         else if (pid != -EINTR)
             raw::exit_group(self.code);
     }
@@ -279,14 +281,13 @@ void kill_child(int pid)
 {
     for (;;) {
         int status = 0;
-        rusage usage;
-        const int pid = raw::wait4(-1, &status, 0, &usage);
+        const int pid = raw::wait4(-1, &status, 0);
         if (pid == -EINTR)
             continue;
         if (pid < 0)
             raw::exit_group(self.code);
         const bool is_command = pid == self.command;
-        note_end(pid, status, usage);
+        note_end(pid, status);
         if (is_command && has(runtime::packet_end_with_command))
             end_everything();
     }
