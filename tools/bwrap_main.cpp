@@ -15,6 +15,7 @@
 #include <cstring>
 #include <fcntl.h>
 #include <link.h>
+#include <poll.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -110,6 +111,20 @@ void forget_code()
     ::dl_iterate_phdr(forget, nullptr);
 }
 
+/// A command that ends at once is not worth it, and who follows the events wants to know of its end
+/// at once, which pages that have to be read again would delay.
+void forget_code_of_long_run(const Spec& spec, const std::vector<int>& watched)
+{
+    constexpr int long_run = 50;  // Milliseconds.
+    if (spec.events_descriptor || spec.terminal || spec.limits.any())
+        return;
+    std::vector<pollfd> fds;
+    for (const int fd : watched)
+        fds.push_back({fd, POLLIN, 0});
+    if (::poll(fds.data(), fds.size(), long_run) == 0)
+        forget_code();
+}
+
 /// Whether everything in the sandbox is to be ended in the end, though no pid namespace does it.
 bool must_adopt(const Spec& spec)
 {
@@ -146,12 +161,10 @@ int start_and_wait(const Request& request, const Watch& watch, const Messages& m
                            watch.signals, watch.caller})
         if (fd)
             keep.push_back(*fd);
-    close_others(std::move(keep));
+    close_others(keep);
     drop_capabilities(request.spec.signals_command || request.spec.limits.any() ||
                       must_adopt(request.spec));
-    // Who follows the events wants to know of the end at once, which pages to be read again delay.
-    if (!request.spec.events_descriptor)
-        forget_code();
+    forget_code_of_long_run(request.spec, keep);
     const Result<ExitStatus> status = sandbox->wait();
     if (must_adopt(request.spec))
         sandbox->kill();
