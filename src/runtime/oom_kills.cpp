@@ -3,8 +3,8 @@
 #include "mount/mountinfo.hpp"
 #include "sys/read_file.hpp"
 
+#include <algorithm>
 #include <cstdlib>
-#include <sstream>
 #include <vector>
 
 namespace nsbox::runtime {
@@ -14,9 +14,11 @@ namespace {
 std::vector<std::string> split(const std::string& text, char at)
 {
     std::vector<std::string> parts;
-    std::istringstream in{text};
-    for (std::string part; std::getline(in, part, at);)
-        parts.push_back(part);
+    for (std::size_t begin = 0; begin < text.size();) {
+        const std::size_t end = std::min(text.find(at, begin), text.size());
+        parts.push_back(text.substr(begin, end - begin));
+        begin = end + 1;
+    }
     return parts;
 }
 

@@ -16,6 +16,11 @@ TEST_CASE("duration: a number and a unit, where none means seconds")
     CHECK(parse_duration("3m") == milliseconds{180000});
     CHECK(parse_duration("1h") == milliseconds{3600000});
     CHECK(parse_duration("2d") == milliseconds{172800000});
+    CHECK(parse_duration("1.") == milliseconds{1000});
+    CHECK(parse_duration("000000000000000000000001") == milliseconds{1000});
+    CHECK(parse_duration("0.5d") == milliseconds{43200000});
+    CHECK(parse_duration("1.50000000000000000000000000000") == milliseconds{1500});
+    CHECK(parse_duration("0.0010000000000000000000001") == milliseconds{2});
     // Never less than what was asked for.
     CHECK(parse_duration("0.1ms") == milliseconds{1});
     CHECK(parse_duration("1.0001s") == milliseconds{1001});
@@ -23,9 +28,32 @@ TEST_CASE("duration: a number and a unit, where none means seconds")
 
 TEST_CASE("duration: anything else is refused")
 {
-    for (const char* text :
-         {"",    "s",  "0",   "0s",   "-1",    "+1",   "1e3", "inf", "nan",   "0x10",
-          "1 s", " 1", "1s ", "1..5", "1.5.2", "1sec", "1M",  "11y", "4000d", "1,5"})
+    for (const char* text : {"",
+                             "s",
+                             "0",
+                             "0s",
+                             "-1",
+                             "+1",
+                             "1e3",
+                             "inf",
+                             "nan",
+                             "0x10",
+                             "1 s",
+                             " 1",
+                             "1s ",
+                             "1..5",
+                             "1.5.2",
+                             "1sec",
+                             "1M",
+                             "11y",
+                             "4000d",
+                             "1,5",
+                             ".",
+                             ".s",
+                             "1.5.",
+                             "1.00000000000000001.",
+                             "99999999999999999999",
+                             "9223372036854775807d"})
         CHECK_MESSAGE(parse_duration(text) == std::nullopt, text);
     CHECK(parse_duration("3660d").has_value());
 }
