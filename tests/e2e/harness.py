@@ -182,7 +182,7 @@ class Ctx:
 
     # -- waiting ---------------------------------------------------------------------------
 
-    def until(self, predicate, seconds=5.0, why="the condition"):
+    def until(self, predicate, seconds=20.0, why="the condition"):
         """Polls until predicate() is true; fails after `seconds`."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:

@@ -658,7 +658,7 @@ def unread_output(ctx):
                 ctx.eq(wait(proc, 15), 124, f"{name}: status")
             except subprocess.TimeoutExpired:
                 raise AssertionError(f"{name}: hangs, with stderr full as well: {both}") from None
-            ctx.true(at_end(read, 1), f"{name}: there is output")
+            ctx.true(at_end(read, 10), f"{name}: there is output")
             end = time.monotonic() + 10
             got = 0
             while chunk := os.read(read, 65536):
@@ -1278,14 +1278,14 @@ def events_descriptor(ctx):
         ctx.ok(result)
         ctx.true(not re.search(rf"^{EVENTS} ", result.out, re.M), f"{name}: {result.out}")
         ctx.true(at_end(read), f"{name}: there are events")
-        exit_event(ctx, parse_events(read_until(read, seconds=2).decode()))
+        exit_event(ctx, parse_events(read_until(read).decode()))
         os.close(read)
     # A process that is left behind must not hold it open either.
     read, write = os.pipe()
     sleeper = Sleeper(ctx, "--unshare-pid", "--events-fd", str(EVENTS), fds={EVENTS: write})
     os.close(write)
     ctx.eq(sleeper.finish_command(), 4, "status")
-    exit_event(ctx, parse_events(read_until(read, seconds=2).decode()))
+    exit_event(ctx, parse_events(read_until(read).decode()))
     os.close(read)
     sleeper.lives()
     sleeper.release()
