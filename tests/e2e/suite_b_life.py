@@ -274,7 +274,7 @@ def block_fd_info_end(ctx):
                                 fds={9: read, 60: info})
             os.close(read)
             os.close(info)
-            pid = json.loads(read_until(info_read, seconds=3))["child-pid"]
+            pid = json.loads(read_until(info_read))["child-pid"]
             ctx.true(alive(pid), "the sandbox waits")
             os.close(info_read)
             os.kill(pid, signal.SIGKILL)
