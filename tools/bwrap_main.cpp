@@ -119,6 +119,7 @@ void forget_code_of_long_run(const Spec& spec, const std::vector<int>& watched)
     if (spec.events_descriptor || spec.terminal || spec.limits.any())
         return;
     std::vector<pollfd> fds;
+    fds.reserve(watched.size());
     for (const int fd : watched)
         fds.push_back({fd, POLLIN, 0});
     if (::poll(fds.data(), fds.size(), long_run) == 0)
