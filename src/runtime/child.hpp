@@ -36,21 +36,14 @@ struct ChildProgram {
     bool own_pid = false;
 };
 
-/// Whether the process that joins is the last one on the way: it needs to be born neither in a pid
-/// namespace that it joins itself, nor in any new one.
-constexpr bool is_the_joiner(const ChildProgram& program) noexcept
-{
-    return program.join_pid < 0 && program.clone_flags == 0;
-}
-
 /// Numbers in place of a step's index, for what happens before the first step.
 enum : std::int32_t { joining_user = -2, joining_pid = -3, cloning = -4, starting = -5 };
 
 /// Runs the steps and executes the command or init; does not return.
 [[noreturn]] void run_child(const ChildProgram& program) noexcept;
 
-/// Joins the namespaces that the program names and, unless it is_the_joiner(), hands over to a child
-/// made there, which becomes a child of the supervisor (CLONE_PARENT); does not return.
+/// Joins the namespaces that the program names and hands over to a child made there, which
+/// becomes a child of the supervisor (CLONE_PARENT); does not return.
 [[noreturn]] void run_joiner(const ChildProgram& program) noexcept;
 
 /// The two as clone_child() takes them; `program` is a ChildProgram. They are compiled as all that

@@ -287,9 +287,6 @@ void run_joiner(const ChildProgram& program) noexcept
         if (program.own_pid)
             hand_over(program, 1, 0, run_second_hop);
     }
-    // Then this process is the one already.
-    if (is_the_joiner(program))
-        run_child(program);
     hand_over(program, 1, program.clone_flags, run_child_entry);
 }
 

@@ -13,7 +13,6 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
-#include <linux/prctl.h>
 #include <linux/sched.h>
 #include <memory>
 #include <poll.h>
@@ -75,47 +74,6 @@ public:
 
 private:
     std::uint64_t old_ = 0;
-};
-
-/// While this lives, the next child of this thread is born in a pid namespace and cannot be looked at
-/// from there (pid_namespaces(7); prctl(2), PR_SET_DUMPABLE). It takes rights over that namespace and
-/// over this process's own; without them another process on the way has to do it.
-class NextChildWithin {
-public:
-    explicit NextChildWithin(int pid_namespace)
-        : old_(
-              raw::openat(AT_FDCWD, "/proc/thread-self/ns/pid_for_children", O_RDONLY | O_CLOEXEC)),
-          dumpable_(raw::prctl(PR_GET_DUMPABLE, 0))
-    {
-        is_set_ = old_ && raw::prctl(PR_SET_DUMPABLE, 0) == 0 &&
-                  raw::setns(pid_namespace, CLONE_NEWPID) == 0;
-        if (!is_set_)
-            restore_dumpable();
-    }
-    NextChildWithin(const NextChildWithin&) = delete;
-    NextChildWithin& operator=(const NextChildWithin&) = delete;
-    ~NextChildWithin() { (void)leave(); }
-    /// 0 or -errno; with this thread's children elsewhere nothing may go on as if all were well.
-    int leave()
-    {
-        if (!is_set_)
-            return 0;
-        is_set_ = false;
-        restore_dumpable();
-        return raw::setns(old_.get(), CLONE_NEWPID);
-    }
-    bool is_set() const noexcept { return is_set_; }
-
-private:
-    void restore_dumpable() const
-    {
-        if (dumpable_ == 1)
-            raw::prctl(PR_SET_DUMPABLE, 1);
-    }
-
-    Fd old_;
-    int dumpable_;
-    bool is_set_ = false;
 };
 
 /// A child that is killed and reaped unless it is released.
@@ -404,10 +362,6 @@ private:
     Result<> clone()
     {
         const SignalsBlocked blocked;
-        std::optional<NextChildWithin> within;
-        if (plan_.hide && plan_.join_pid >= 0 && !plan_.own_pid &&
-            within.emplace(plan_.join_pid).is_set())
-            program_.join_pid = -1;
         int pidfd = -1;
         const bool share = plan_.share_memory;
         CloneRequest request{};
@@ -426,15 +380,13 @@ private:
             return tl::make_unexpected(describe_clone_failure(plan_, static_cast<int>(-pid)));
         pid_ = static_cast<pid_t>(pid);
         child_.follow(Fd{pidfd});
-        if (const int rc = within ? within->leave() : 0; rc < 0)
-            return fail("Can't return from the sandbox's pid namespace", -rc);
         return {};
     }
 
     /// How many processes on the way to a joined namespace are still to hand over.
     int moves_to_come() const
     {
-        if (!joins() || is_the_joiner(program_))
+        if (!joins())
             return 0;
         return (plan_.join_pid >= 0 && plan_.own_pid ? 2 : 1) - moves_;
     }
