@@ -89,6 +89,8 @@ std::optional<int> follow_parent(pid_t parent)
     const int pidfd = static_cast<int>(::syscall(SYS_pidfd_open, parent, 0));
     if (pidfd < 0 || ::getppid() != parent)
         return std::nullopt;
+    // One that is stopped does not see it; that a thread of the caller's ends is no harm here.
+    ::prctl(PR_SET_PDEATHSIG, SIGCONT);
     return pidfd;
 }
 
@@ -247,6 +249,8 @@ int bwrap_main(const std::string& argv0, const std::vector<std::string>& words)
     case Request::Kind::run:
         break;
     }
+    // Nobody can wait for the end of what is closed already.
+    std::erase_if(request->spec.sync_descriptors, [](int fd) { return ::fcntl(fd, F_GETFD) < 0; });
     Watch watch;
     if (request->spec.die_with_parent) {
         const std::optional<int> caller = follow_parent(parent);

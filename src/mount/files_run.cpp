@@ -59,8 +59,10 @@ int copy_contents(int from, int to) noexcept
 /// Opens a file for writing as open(2) with O_CREAT | O_TRUNC would inside the sandbox.
 Fd create_file(ChildState& state, const char* path, unsigned mode, unsigned parent_mode) noexcept
 {
-    // A device or a pipe at the destination must not block or act on being opened.
-    constexpr std::uint64_t flags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY;
+    // A device or a pipe at the destination must not block or act on being opened, nor a FIFO in the
+    // tree make us wait for a reader.
+    constexpr std::uint64_t flags =
+        O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
     if (state.has_openat2) {
         Fd file{
             raw::openat2(state.root, path, flags, RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS, mode)};
@@ -77,7 +79,8 @@ Fd create_file(ChildState& state, const char* path, unsigned mode, unsigned pare
     if (!before)
         if (const int rc = raw::fchmodat(state.proc, name.c_str(), mode | 0200); rc < 0)
             return Fd{rc};
-    Fd file{raw::openat(state.proc, name.c_str(), O_WRONLY | O_TRUNC | O_CLOEXEC | O_NOCTTY)};
+    Fd file{raw::openat(state.proc, name.c_str(),
+                        O_WRONLY | O_TRUNC | O_CLOEXEC | O_NOCTTY | O_NONBLOCK)};
     if (file && !before)
         if (const int rc = raw::fchmod(file.get(), mode); rc < 0)
             return Fd{rc};

@@ -134,8 +134,9 @@ Result<Decisions> decide(const Spec& spec, const Host& host)
     decisions.edited_capabilities = !spec.capabilities.empty();
     decisions.target =
         edit_capabilities(spec, host, decisions.is_root ? host.effective_capabilities : 0);
-    // Someone who keeps CAP_SYS_ADMIN could lift the covers of /proc, or mount another one.
-    decisions.lock_mounts = decisions.maps_itself && host.owns_kernel_settings && has<Proc>(spec) &&
+    // Someone who keeps CAP_SYS_ADMIN could write what is read-only, lift the covers of /proc, or
+    // mount another one.
+    decisions.lock_mounts = decisions.maps_itself && host.owns_kernel_settings &&
                             (decisions.target >> cap_sys_admin & 1) != 0;
     // devpts can be mounted only where id 0 is mapped.
     const bool as_zero = decisions.maps_itself && has<Dev>(spec);
@@ -422,7 +423,7 @@ sys::Host host_for(const Spec& spec)
         sys::probe_cgroup_namespaces(host);
     if (has<Dev>(spec))
         sys::probe_terminal(host);
-    if (has<Proc>(spec))
+    if (has<Proc>(spec) || (host.uid == 0 && spec.namespaces.user != Own::no))
         sys::probe_kernel_settings(host);
     if (std::any_of(spec.capabilities.begin(), spec.capabilities.end(),
                     [](const auto& edit) { return edit.kind == CapabilityEdit::Kind::add_all; }))
