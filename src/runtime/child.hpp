@@ -27,14 +27,27 @@ struct ChildProgram {
     int init_supervisor = -1;  ///< A pidfd that init is to have.
     bool init_adopts = false;  ///< Init is not pid 1 and is given the list of its children.
 
+    int host_terminal = -1;  ///< A pty master of the host.
+
     bool hide = false;  ///< Nobody inside may look at this process before it executes something.
+    /// This program's arguments and environment, which everybody who sees the process may read.
+    char* words = nullptr;
+    std::size_t words_size = 0;
 
     // Joining namespaces takes further processes; see run_joiner().
+    std::size_t early_steps = 0;  ///< Those before the birth in the pid namespace that is joined.
     int join_user = -1;
     int join_pid = -1;
     std::uint64_t clone_flags = 0;
     bool own_pid = false;
 };
+
+/// Whether the process that joins is the last one on the way: it needs to be born neither in a pid
+/// namespace nor in any new one.
+constexpr bool is_the_joiner(const ChildProgram& program) noexcept
+{
+    return program.join_pid < 0 && program.clone_flags == 0;
+}
 
 /// Numbers in place of a step's index, for what happens before the first step.
 enum : std::int32_t { joining_user = -2, joining_pid = -3, cloning = -4, starting = -5 };
@@ -42,8 +55,9 @@ enum : std::int32_t { joining_user = -2, joining_pid = -3, cloning = -4, startin
 /// Runs the steps and executes the command or init; does not return.
 [[noreturn]] void run_child(const ChildProgram& program) noexcept;
 
-/// Joins the namespaces that the program names and hands over to a child made there, which
-/// becomes a child of the supervisor (CLONE_PARENT); does not return.
+/// Joins the namespaces that the program names, runs the early steps and, unless nothing is left
+/// that takes a new process, hands over to a child made there, which becomes a child of the supervisor
+/// (CLONE_PARENT); does not return.
 [[noreturn]] void run_joiner(const ChildProgram& program) noexcept;
 
 /// The two as clone_child() takes them; `program` is a ChildProgram. They are compiled as all that

@@ -65,9 +65,10 @@ int follow_supervisor(int channel) noexcept
     return 0;
 }
 
-void run_steps(const ChildProgram& program, ChildState& state) noexcept
+void run_steps(const ChildProgram& program, ChildState& state, std::size_t from,
+               std::size_t to) noexcept
 {
-    for (std::size_t i = 0; i < program.step_count; ++i) {
+    for (std::size_t i = from; i < to; ++i) {
         state.site = Site::step;
         const int rc = std::visit([&](const auto& step) noexcept { return run(step, state); },
                                   program.steps[i]);
@@ -186,6 +187,10 @@ void hide_if_asked(const ChildProgram& program) noexcept
         return;
     if (const int rc = raw::prctl(PR_SET_DUMPABLE, 0); rc < 0)
         give_up(program.channel, Tell::late_failed, rc, starting);
+    // What /proc/PID/cmdline shows is in this memory, which is a copy.
+    volatile char* const words = program.words;
+    for (std::size_t i = 0; i < program.words_size; ++i)
+        words[i] = '\0';
 }
 
 }  // namespace
@@ -206,7 +211,9 @@ void run_child(const ChildProgram& program) noexcept
     state.own[0] = program.channel;
     state.own[1] = program.init;
     state.own[2] = program.packet;
-    run_steps(program, state);
+    state.own[3] = program.init_supervisor;
+    state.own[4] = program.host_terminal;
+    run_steps(program, state, program.early_steps, program.step_count);
     settle_parent_death(program);
     if (program.init >= 0)
         become_init(program, state);
@@ -278,15 +285,26 @@ void run_joiner(const ChildProgram& program) noexcept
     if (const int rc = raw::prctl(PR_SET_PDEATHSIG, SIGKILL); rc < 0)
         give_up(program.channel, Tell::late_failed, rc, starting);
     hide_if_asked(program);
+    // The user namespace may be a child of the one that owns the pid namespace, as where root's mounts
+    // are locked: whoever has rights over both joins the latter first.
+    const bool joined_pid =
+        program.join_pid >= 0 && raw::setns(program.join_pid, CLONE_NEWPID) == 0;
     if (program.join_user >= 0)
         if (const int rc = raw::setns(program.join_user, CLONE_NEWUSER); rc < 0)
             give_up(program.channel, Tell::step_failed, rc, joining_user);
-    if (program.join_pid >= 0) {
+    if (program.join_pid >= 0 && !joined_pid)
         if (const int rc = raw::setns(program.join_pid, CLONE_NEWPID); rc < 0)
             give_up(program.channel, Tell::step_failed, rc, joining_pid);
-        if (program.own_pid)
-            hand_over(program, 1, 0, run_second_hop);
-    }
+    // Whoever sees a process by its number can read what is about its namespaces in /proc, dumpable
+    // or not: nothing of the host may be left when it gets that number.
+    ChildState state;
+    state.channel = program.channel;
+    run_steps(program, state, 0, program.early_steps);
+    if (program.join_pid >= 0 && program.own_pid)
+        hand_over(program, 1, 0, run_second_hop);
+    // Then this process is the one already.
+    if (is_the_joiner(program))
+        run_child(program);
     hand_over(program, 1, program.clone_flags, run_child_entry);
 }
 

@@ -160,6 +160,18 @@ void add_confinement(const Recipe& recipe, const std::string& process, Plan& pla
             plan.filters.insert(plan.filters.begin(), refusal);
 }
 
+/// Without a pid namespace an init of its own keeps hold of what the command starts, and ends it when
+/// the process that entered is killed.
+void keep_together(Plan& plan)
+{
+    plan.steps.insert(plan.steps.begin(), mount::OpenHost{false, true, false});
+    plan.needs_init = true;
+    plan.subreaper = true;
+    plan.ends_with_command = true;
+    plan.tells_command = true;
+    plan.die_with_parent = true;
+}
+
 }  // namespace
 
 Result<Running> enter(const Fd& child, const Recipe& recipe, const Entry& entry, const Watch& watch)
@@ -193,11 +205,16 @@ Result<Running> enter(const Fd& child, const Recipe& recipe, const Entry& entry,
     if (two_users)
         plan.steps.emplace_back(ns::JoinUserNamespace{way.last_user.get()});
     join_if([&](const Namespace& space) { return two_users && space.owner == way.last; });
+    if (plan.join_pid >= 0) {
+        plan.early_steps = plan.steps.size();
+        plan.through_init = true;
+    } else {
+        keep_together(plan);
+    }
     // The order of the main command's set-up: the terminal is the last thing that needs the tree.
     // Neither the directory nor the program may be reached through what is open here.
     plan.steps.emplace_back(CloseOthers{});
     add_resource_limits(pid, plan);
-    plan.through_init = true;
     plan.terminal = entry.terminal.has_value();
     add_confinement(recipe, std::to_string(pid), plan);
     add_command(recipe, entry, plan);

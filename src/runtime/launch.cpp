@@ -8,6 +8,7 @@
 #include "runtime/status.hpp"
 #include "sys/mount_flags.hpp"
 #include "sys/raw.hpp"
+#include "sys/read_file.hpp"
 
 #include <algorithm>
 #include <csignal>
@@ -341,13 +342,34 @@ private:
         p.init_program = plan_.program.get();
         p.init_supervisor = plan_.supervisor.get();
         p.init_adopts = plan_.subreaper;
+        p.host_terminal = plan_.host_terminal.get();
         p.hide = plan_.hide;
+        p.early_steps = plan_.early_steps;
+        if (plan_.hide)
+            find_words();
         p.join_user = plan_.join_user;
         p.join_pid = plan_.join_pid;
         p.clone_flags = plan_.clone_flags & ~plan_.late_flags;
         p.own_pid = plan_.own_pid;
         if (joins() && plan_.join_pid >= 0 && !plan_.own_pid)
             p.clone_flags &= ~std::uint64_t{CLONE_NEWPID};
+    }
+
+    /// Where this program's arguments and environment are: proc_pid_stat(5), arg_start and env_end.
+    void find_words()
+    {
+        const std::string stat = sys::read_file("/proc/self/stat");
+        const std::size_t name = stat.rfind(')');
+        std::vector<std::uintptr_t> fields;
+        const char* at = name == std::string::npos ? "" : stat.c_str() + name + 1;
+        for (; *at == ' '; at += std::strcspn(at + 1, " ") + 1)
+            fields.push_back(std::strtoull(at + 1, nullptr, 10));
+        constexpr std::size_t arg_start = 48 - 3;
+        constexpr std::size_t env_end = 51 - 3;
+        if (fields.size() <= env_end || fields[arg_start] >= fields[env_end])
+            return;
+        program_.words = reinterpret_cast<char*>(fields[arg_start]);
+        program_.words_size = fields[env_end] - fields[arg_start];
     }
 
     void fill_filters()
@@ -386,9 +408,28 @@ private:
     /// How many processes on the way to a joined namespace are still to hand over.
     int moves_to_come() const
     {
-        if (!joins())
+        if (!joins() || is_the_joiner(program_))
             return 0;
         return (plan_.join_pid >= 0 && plan_.own_pid ? 2 : 1) - moves_;
+    }
+
+    /// What a process in a sandbox that is entered might send in place of the one that should: a
+    /// process of somebody else.
+    bool is_our_child(int pidfd) const
+    {
+        siginfo_t info{};
+        return pidfd >= 0 && ::waitid(P_PIDFD, static_cast<id_t>(pidfd), &info,
+                                      WEXITED | WNOHANG | WNOWAIT | __WALL) == 0;
+    }
+    bool is_of_init(int pidfd) const
+    {
+        const pid_t pid = pid_of(pidfd);
+        if (pid <= 0)
+            return pidfd >= 0;  // It has ended, or is beyond reach.
+        const std::string stat = sys::read_file("/proc/" + std::to_string(pid) + "/stat");
+        const std::size_t name = stat.rfind(") ");
+        return name == std::string::npos ||  // It has ended meanwhile.
+               std::strtol(stat.c_str() + std::min(name + 4, stat.size()), nullptr, 10) == pid_;
     }
 
     /// A later process on the way may be heard of before an earlier one, which only hands over.
@@ -417,6 +458,13 @@ private:
             Received received = receive(ours_.get());
             if (received.end || received.error != 0)
                 return received;
+            const bool moved = received.message.kind == Tell::moved;
+            if ((moved && (moves_to_come() <= 0 || !is_our_child(received.descriptor.get()))) ||
+                (received.message.kind == Tell::command &&
+                 (command_ || !is_of_init(received.descriptor.get())))) {
+                received.error = EPROTO;
+                return received;
+            }
             if (received.message.kind == Tell::command) {
                 command_ = std::move(received.descriptor);
                 continue;
@@ -425,7 +473,7 @@ private:
                 terminal_ = std::move(received.descriptor);
                 continue;
             }
-            if (received.message.kind == Tell::moved) {
+            if (moved) {
                 follow_move(received);
                 if (early && moves_to_come() == 0)
                     return std::move(*early);

@@ -64,8 +64,9 @@ struct Plan {
     sys::Fd host_terminal;         ///< A pty master, where the sandbox may have no devpts.
     bool die_with_parent = false;
     bool ends_with_command = false;
-    bool tells_command = false;  ///< Init hands over a pidfd of the command.
-    bool subreaper = false;      ///< Init is not pid 1 and keeps hold of what the command starts.
+    bool tells_command = false;   ///< Init hands over a pidfd of the command.
+    bool subreaper = false;       ///< Init is not pid 1 and keeps hold of what the command starts.
+    std::size_t early_steps = 0;  ///< See ChildProgram.
     bool hide = false;  ///< The set-up may be seen by processes that are not to be trusted.
     /// The command is executed by the init program, which then is not an init: the set-up is this
     /// program, whose file must not be within reach of what runs there (/proc/self/exe).

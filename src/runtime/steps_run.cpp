@@ -38,9 +38,13 @@ int run(const CloseOthers&, ChildState& state) noexcept
     unsigned first = 3;
     while (first != 0) {
         unsigned next = ~0U;
-        for (const int fd : state.own)
+        const auto keep = [&](int fd) {
             if (fd >= static_cast<int>(first) && static_cast<unsigned>(fd) < next)
                 next = static_cast<unsigned>(fd);
+        };
+        for (const int fd : state.own)
+            keep(fd);
+        keep(state.proc);
         if (next > first)
             if (const int rc = raw::close_range(first, next == ~0U ? ~0U : next - 1, 0); rc < 0)
                 return rc;
@@ -175,7 +179,8 @@ int run(const TakeTerminal& step, ChildState& state) noexcept
 int run(const LockFile& step, ChildState& state) noexcept
 {
     // Without O_CLOEXEC: the lock has to outlive the exec of init, which then sees to it.
-    const int file = raw::openat(AT_FDCWD, step.path, O_RDONLY | O_NOCTTY);
+    // Nobody may ever write to what is a FIFO.
+    const int file = raw::openat(AT_FDCWD, step.path, O_RDONLY | O_NOCTTY | O_NONBLOCK);
     if (file < 0)
         return state.failed(Site::source, file);
     struct flock lock {};
