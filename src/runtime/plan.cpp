@@ -138,8 +138,10 @@ Result<Decisions> decide(const Spec& spec, const Host& host)
     // mount another one.
     decisions.lock_mounts = decisions.maps_itself && host.owns_kernel_settings &&
                             (decisions.target >> cap_sys_admin & 1) != 0;
-    // devpts can be mounted only where id 0 is mapped.
-    const bool as_zero = decisions.maps_itself && has<Dev>(spec);
+    // devpts can be mounted only where id 0 is mapped; with two user namespaces the outer one has the
+    // caller's, as if it were the host.
+    const bool as_zero = (decisions.maps_itself && has<Dev>(spec)) ||
+                         (decisions.lock_mounts && !spec.disable_user_namespaces);
     decisions.first_uid = as_zero ? 0 : decisions.uid;
     decisions.first_gid = as_zero ? 0 : decisions.gid;
     decisions.second_user =

@@ -126,6 +126,18 @@ def file_on_host(ctx):
         ctx.eq(f.read(), "new", "the file on the host after a refusal")
 
 
+@case("B48", "--file and --lock-file do not wait for somebody at the other end of a FIFO")
+def fifo(ctx):
+    pipe = f"{ctx.dir}/pipe"
+    os.mkfifo(pipe)
+    file = ctx.write("file", "old")
+    for option, rc in ((("--file", "8"), 1), (("--lock-file",), None)):
+        fds = {8: ctx.write("source", "new")} if option[0] == "--file" else {}
+        for path in (file, pipe):
+            result = ctx.bw("--bind", "/", "/", *option, path, "true", fds=fds, timeout=20)
+            ctx.true(result.rc == 0 if path is file or rc is None else result.rc == rc, f"{result}")
+
+
 @case("B48", "--file follows a link and names what it cannot read")
 def file_errors(ctx):
     path = ctx.write("target", "old")

@@ -119,6 +119,24 @@ def s01_elsewhere(ctx):
                     ctx.fails(ctx.bw(*base, "test", "-r", f"/proc/1/root/proc/{name}"))
 
 
+@case("case-S01", "root's command in a user namespace cannot make the host's files or its /proc "
+      "writable again, with --proc and without", only="root")
+def s01_remount(ctx):
+    target = ctx.mkdir("target")
+    # The control: over what it mounts itself the command has these rights.
+    own = "mount -t tmpfs t /tmp; mount -o remount,bind,ro /tmp; mount -o remount,bind,rw /tmp"
+    for words in (("--unshare-all",), ("--unshare-user",), ("--unshare-all", "--proc", "/proc"),
+                  ("--unshare-user", "--unshare-pid", "--uid", "7", "--cap-add", "ALL")):
+        base = (*words, "--ro-bind", "/", "/", "--tmpfs", "/tmp")
+        ctx.ok(ctx.bw(*base, "sh", "-ec", own + "; : >/tmp/file; echo writable"), out="writable")
+        for script in (f"mount -o remount,bind,rw /; : >{target}/file",
+                       f"umount -l /; : >{target}/file",
+                       "mount -o remount,bind,rw /proc; : 3<>/proc/sys/kernel/core_pattern",
+                       "mount -t proc proc /tmp && : 3<>/tmp/sys/kernel/core_pattern"):
+            ctx.fails(ctx.bw(*base, "sh", "-c", script))
+        ctx.eq(os.listdir(target), [], f"{words}: what was written")
+
+
 @case("case-S01", "kernel memory, keys, timers, interrupts, buses and the system request key are "
       "closed to a sandbox of root", only="root", timeout=120)
 def s01_siblings(ctx):

@@ -462,6 +462,37 @@ def thread_then_process_ends(ctx):
         soon_nothing_left(ctx, name)
 
 
+@case("P02", "--die-with-parent: the caller's death ends the sandbox of a supervisor that is stopped",
+      timeout=90)
+def stopped_when_caller_dies(ctx):
+    for name, shape in SHAPES.items():
+        read, write = os.pipe()
+        number_read, number_write = os.pipe()
+        caller = os.fork()
+        if caller == 0:
+            os.close(read)
+            proc = ctx.popen(ctx.bwrap, *shape, "--die-with-parent",
+                             *tree(ctx, *(("tame",) if shape is PID_1 else ())), stdout=write)
+            os.write(number_write, f"{proc.pid}\n".encode())
+            os.close(write)
+            while True:
+                signal.pause()
+        os.close(write)
+        os.close(number_write)
+        supervisor = int(read_until(number_read, b"\n"))
+        os.close(number_read)
+        ctx.eq(read_until(read, b"\n"), b"ready\n", f"{name}: the command runs")
+        os.kill(supervisor, signal.SIGSTOP)
+        ctx.until(lambda supervisor=supervisor: (stat_fields(supervisor) or " ?")[1] == "T",
+                  why=f"{name}: the stop")
+        ctx.true(not at_end(read, 0.2), f"{name}: a stop is not an end")
+        os.kill(caller, signal.SIGKILL)
+        os.waitpid(caller, 0)
+        ctx.true(at_end(read, 5), f"{name}: the sandbox is gone")
+        os.close(read)
+        soon_nothing_left(ctx, name)
+
+
 @case("P04", "--die-with-parent without a pid namespace: the whole family of the command is gone "
       "when the supervisor is killed")
 def tree_without_namespace(ctx):
