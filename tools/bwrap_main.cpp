@@ -250,7 +250,8 @@ int bwrap_main(const std::string& argv0, const std::vector<std::string>& words)
         break;
     }
     // Nobody can wait for the end of what is closed already.
-    std::erase_if(request->spec.sync_descriptors, [](int fd) { return ::fcntl(fd, F_GETFD) < 0; });
+    std::erase_if(request->spec.sync_descriptors,
+                  [](int fd) { return ::fcntl(fd, F_GETFD) < 0 && errno == EBADF; });
     Watch watch;
     if (request->spec.die_with_parent) {
         const std::optional<int> caller = follow_parent(parent);

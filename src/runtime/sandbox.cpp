@@ -10,6 +10,8 @@
 
 #include <csignal>
 #include <ctime>
+#include <linux/nsfs.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 namespace nsbox {
@@ -39,6 +41,33 @@ Result<runtime::Plan> make_plan(const Spec& spec)
     if (!plan)
         plan.error().phase = Phase::request;
     return plan;
+}
+
+bool is_same_file(int a, int b)
+{
+    struct ::stat one;
+    struct ::stat other;
+    return sys::raw::fstat(a, &one) == 0 && sys::raw::fstat(b, &other) == 0 &&
+           one.st_dev == other.st_dev && one.st_ino == other.st_ino;
+}
+
+/// The pid namespace of a sandbox with two user namespaces belongs to the outer one, and the command
+/// is in the inner one: whoever joins both has to set up in the outer one, as --userns2 is for. The
+/// changed wish, if it is one, and `owner`, the descriptor in it.
+std::optional<Spec> join_owner_first(const Spec& spec, sys::Fd& owner)
+{
+    const Namespaces& ns = spec.namespaces;
+    if (!ns.join_user || !ns.join_pid || ns.join_user_last)
+        return std::nullopt;
+    owner = sys::Fd{static_cast<int>(sys::raw::call(SYS_ioctl, *ns.join_pid, NS_GET_USERNS))};
+    const sys::Fd own{sys::raw::openat(AT_FDCWD, "/proc/self/ns/user", O_RDONLY | O_CLOEXEC)};
+    if (!owner || !own || is_same_file(owner.get(), own.get()) ||
+        is_same_file(owner.get(), *ns.join_user))
+        return std::nullopt;
+    Spec changed = spec;
+    changed.namespaces.join_user_last = ns.join_user;
+    changed.namespaces.join_user = owner.get();
+    return changed;
 }
 
 Result<runtime::Running> start_running(runtime::Plan& plan, const Watch& watch,
@@ -91,7 +120,9 @@ Result<std::unique_ptr<Sandbox::State>> Sandbox::begin(const Spec& spec, const W
     runtime::Deadline deadline;
     if (spec.limits.time.count() > 0)
         deadline = state->duties.started + spec.limits.time;
-    runtime::Plan plan = TRY(make_plan(spec));
+    sys::Fd owner;
+    const std::optional<Spec> changed = join_owner_first(spec, owner);
+    runtime::Plan plan = TRY(make_plan(changed ? *changed : spec));
     std::optional<runtime::Registry> registry;
     if (spec.name) {
         TRY(refuse_taken_name(spec));
