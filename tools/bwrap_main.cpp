@@ -90,8 +90,7 @@ std::optional<int> follow_parent(pid_t parent)
     if (pidfd < 0 || ::getppid() != parent)
         return std::nullopt;
     // One that is stopped does not see it; that a thread of the caller's ends is no harm here.
-    ::prctl(PR_SET_PDEATHSIG, SIGCONT);
-    return pidfd;
+    return ::prctl(PR_SET_PDEATHSIG, SIGCONT) == 0 ? std::optional{pidfd} : std::nullopt;
 }
 
 /// Gives back the pages of code that only the start needed: while the command runs, this
@@ -256,8 +255,8 @@ int bwrap_main(const std::string& argv0, const std::vector<std::string>& words)
     if (request->spec.die_with_parent) {
         const std::optional<int> caller = follow_parent(parent);
         if (!caller) {
-            messages.error("Can't follow the parent process: it has ended, or pidfd_open is "
-                           "refused");
+            messages.error("Can't follow the parent process: it has ended, or pidfd_open or prctl "
+                           "is refused");
             return failure_code(*request, Error{});
         }
         if (*caller >= 0)
