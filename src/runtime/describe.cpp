@@ -13,6 +13,8 @@ namespace nsbox::runtime {
 
 namespace {
 
+constexpr const char* too_many_namespaces = "too many namespaces, or nested too deeply (ENOSPC)";
+
 using sys::Site;
 
 /// What one step's failure is called.
@@ -193,8 +195,14 @@ struct Teller {
                 {},
                 err == EROFS ? "/proc/sys is read-only here" : ""};
     }
-    Words operator()(const ns::NewUserNamespace&) const
+    Words operator()(const ns::NewUserNamespace& s) const
     {
+        // Those that are made late are not different ones for the user.
+        if (s.others != 0 && (err == ENOSPC || err == EUSERS))
+            return {"Creating new namespace failed",
+                    {},
+                    too_many_namespaces,
+                    diagnose_clone(CLONE_NEWUSER | s.others, err)};
         return {"Creating the second user namespace failed",
                 {},
                 {},
@@ -540,7 +548,7 @@ Error describe_clone_failure(const Plan& plan, int err)
         return {err, "No permissions to create a new namespace", {}, {}, std::move(hint)};
     std::string reason;
     if (err == ENOSPC || err == EUSERS)
-        reason = "too many namespaces, or nested too deeply (ENOSPC)";
+        reason = too_many_namespaces;
     return {err, "Creating new namespace failed", {}, std::move(reason), std::move(hint)};
 }
 
