@@ -285,8 +285,8 @@ void run_joiner(const ChildProgram& program) noexcept
     if (const int rc = raw::prctl(PR_SET_PDEATHSIG, SIGKILL); rc < 0)
         give_up(program.channel, Tell::late_failed, rc, starting);
     hide_if_asked(program);
-    // The user namespace may be a child of the one that owns the pid namespace, as where root's mounts
-    // are locked: whoever has rights over both joins the latter first.
+    // The pid namespace may belong to a user namespace that this process has rights in now, but not
+    // when it has joined the other one.
     const bool joined_pid =
         program.join_pid >= 0 && raw::setns(program.join_pid, CLONE_NEWPID) == 0;
     if (program.join_user >= 0)

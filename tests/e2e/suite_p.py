@@ -428,69 +428,65 @@ def thread_ends(ctx):
         ctx.eq(live.end(), 0, f"{name}: status")
 
 
+def caller_of(ctx, shape, in_thread=False):
+    """A process that starts a sandbox, from a thread that ends if that is asked for, and stays. Gives
+    its pid, the supervisor's, and the end of the pipe that the command and its family hold open."""
+    read, write = os.pipe()
+    number_read, number_write = os.pipe()
+    caller = os.fork()
+    if caller == 0:
+        os.close(read)
+
+        def start():
+            proc = ctx.popen(ctx.bwrap, *shape, "--die-with-parent",
+                             *tree(ctx, *(("tame",) if shape is PID_1 else ())), stdout=write)
+            os.write(number_write, f"{proc.pid}\n".encode())
+
+        if in_thread:
+            thread = threading.Thread(target=start)
+            thread.start()
+            thread.join()
+        else:
+            start()
+        os.close(write)
+        while True:
+            signal.pause()
+    os.close(write)
+    os.close(number_write)
+    supervisor = int(read_until(number_read, b"\n"))
+    os.close(number_read)
+    ctx.eq(read_until(read, b"\n"), b"ready\n", "the command runs")
+    return caller, supervisor, read
+
+
+def ends_with(ctx, name, caller, read):
+    """The caller is killed, and with it goes the whole sandbox."""
+    os.kill(caller, signal.SIGKILL)
+    os.waitpid(caller, 0)
+    ctx.true(at_end(read, 5), f"{name}: the sandbox is gone")
+    os.close(read)
+    soon_nothing_left(ctx, name)
+
+
 @case("P03", "--die-with-parent: the end of the process whose thread has ended before ends the "
       "sandbox")
 def thread_then_process_ends(ctx):
     for name, shape in SHAPES.items():
-        read, write = os.pipe()
-        number_read, number_write = os.pipe()
-        child = os.fork()
-        if child == 0:
-            os.close(read)
-
-            def start(shape=shape, write=write):
-                proc = ctx.popen(ctx.bwrap, *shape, "--die-with-parent",
-                                 *tree(ctx, *(("tame",) if shape is PID_1 else ())), stdout=write)
-                os.write(number_write, f"{proc.pid}\n".encode())
-
-            thread = threading.Thread(target=start)
-            thread.start()
-            thread.join()
-            os.close(write)
-            while True:
-                signal.pause()
-        os.close(write)
-        os.close(number_write)
-        read_until(number_read, b"\n")
-        os.close(number_read)
-        ctx.eq(read_until(read, b"\n"), b"ready\n", f"{name}: the command runs")
+        caller, _, read = caller_of(ctx, shape, in_thread=True)
         ctx.true(not at_end(read, 0.3), f"{name}: the sandbox goes on")
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-        ctx.true(at_end(read, 5), f"{name}: the sandbox is gone")
-        os.close(read)
-        soon_nothing_left(ctx, name)
+        ends_with(ctx, name, caller, read)
 
 
 @case("P02", "--die-with-parent: the caller's death ends the sandbox of a supervisor that is stopped",
       timeout=90)
 def stopped_when_caller_dies(ctx):
     for name, shape in SHAPES.items():
-        read, write = os.pipe()
-        number_read, number_write = os.pipe()
-        caller = os.fork()
-        if caller == 0:
-            os.close(read)
-            proc = ctx.popen(ctx.bwrap, *shape, "--die-with-parent",
-                             *tree(ctx, *(("tame",) if shape is PID_1 else ())), stdout=write)
-            os.write(number_write, f"{proc.pid}\n".encode())
-            os.close(write)
-            while True:
-                signal.pause()
-        os.close(write)
-        os.close(number_write)
-        supervisor = int(read_until(number_read, b"\n"))
-        os.close(number_read)
-        ctx.eq(read_until(read, b"\n"), b"ready\n", f"{name}: the command runs")
+        caller, supervisor, read = caller_of(ctx, shape)
         os.kill(supervisor, signal.SIGSTOP)
         ctx.until(lambda supervisor=supervisor: (stat_fields(supervisor) or " ?")[1] == "T",
                   why=f"{name}: the stop")
         ctx.true(not at_end(read, 0.2), f"{name}: a stop is not an end")
-        os.kill(caller, signal.SIGKILL)
-        os.waitpid(caller, 0)
-        ctx.true(at_end(read, 5), f"{name}: the sandbox is gone")
-        os.close(read)
-        soon_nothing_left(ctx, name)
+        ends_with(ctx, name, caller, read)
 
 
 @case("P04", "--die-with-parent without a pid namespace: the whole family of the command is gone "
