@@ -152,6 +152,18 @@ def run_here(options, who):
     return counts
 
 
+def known_environment():
+    """The same for whoever runs the suite; all that is kept are its own switches."""
+    kept = {name: value for name, value in os.environ.items()
+            if re.match(r"NSBOX_|(A|L|T|UB)SAN_OPTIONS$|TMPDIR$", name)}
+    os.environ.clear()
+    os.environ.update(
+        kept, LC_ALL="C.UTF-8", TERM="xterm", HOME="/root", USER="root", LOGNAME="root",
+        # An account of the tests has no shell of its own.
+        SHELL="/bin/sh",
+        PATH="/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin")
+
+
 def become(user):
     entry = pwd.getpwnam(user)
     os.setgroups([])
@@ -179,9 +191,7 @@ def main():
     options.nsbox = os.path.abspath(options.nsbox)
     if options.probes:
         options.probes = os.path.abspath(options.probes)
-    os.environ["LC_ALL"] = "C.UTF-8"
-    os.environ.pop("LANGUAGE", None)
-    os.environ["PATH"] = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
+    known_environment()
     names = tempfile.mkdtemp(prefix="nsbox-names-", dir="/var/tmp")
     os.chmod(names, 0o755)
     options.bwrap_link = os.path.join(names, "bwrap")
