@@ -77,6 +77,8 @@ enum class Opt {
     not_a_security_boundary,
     forward_signals,
     kill_all,
+    net,
+    host_loopback,
     timeout,
     kill_after,
     cpu_time,

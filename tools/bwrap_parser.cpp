@@ -1,6 +1,7 @@
 #include "bwrap_parser.hpp"
 
 #include "duration.hpp"
+#include "network_options.hpp"
 #include "window.hpp"
 
 #include "nsbox/nsbox.hpp"
@@ -100,6 +101,8 @@ std::optional<Request> BwrapParser::parse(const Words& words)
     else if (user_try_)
         spec_.namespaces.user = Own::if_possible;
     spec_.namespaces.net = net_ ? Own::yes : Own::no;
+    if (spec_.user_network)
+        spec_.user_network->host_loopback = host_loopback_;
     return std::move(request_);
 }
 
@@ -264,6 +267,9 @@ BwrapParser::Outcome BwrapParser::run_option(const OptionInfo& option, const Wor
     case Opt::perms:
     case Opt::size:
         return as_outcome(apply_modifier(option, a));
+    case Opt::net:
+    case Opt::host_loopback:
+        return as_outcome(apply_network(option.opt, a[0]));
     case Opt::die_with_parent:
     case Opt::forward_signals:
     case Opt::kill_all:
@@ -745,6 +751,22 @@ bool BwrapParser::apply_life(const OptionInfo& option, const Words& a)
     }
 }
 
+// The network.
+
+bool BwrapParser::apply_network(Opt opt, const std::string& text)
+{
+    std::optional<std::string> wrong;
+    if (opt == Opt::net) {
+        NetworkChoice choice;
+        wrong = parse_network(text, choice);
+        net_ = choice.own;
+        spec_.user_network = choice.user;
+    } else {
+        wrong = parse_ports(text, host_loopback_);
+    }
+    return wrong ? fail(*wrong) : true;
+}
+
 // Security.
 
 bool BwrapParser::add_seccomp(const std::string& text)
@@ -819,6 +841,8 @@ bool BwrapParser::apply_security(const OptionInfo& option, const Words& a)
 
 bool BwrapParser::check_conflicts()
 {
+    if (!host_loopback_.empty() && !spec_.user_network)
+        return fail("--host-loopback requires --net user");
     const Namespaces& ns = spec_.namespaces;
     if (spec_.user_map_descriptor && !user_)
         return fail("--userns-block-fd requires --unshare-user");

@@ -61,6 +61,7 @@ private:
     bool to_name(const std::string& text);
     bool apply_modifier(const OptionInfo& option, const Words& a);
     bool add_bind(const Words& a, Access access, Devices devices, IfMissing missing);
+    bool apply_network(Opt opt, const std::string& text);
     bool add_seccomp(const std::string& text);
     bool edit_capability(const std::string& text, bool add);
     bool set_label(std::optional<std::string>& label, const std::string& text);
@@ -88,6 +89,7 @@ private:
     bool user_ = false;
     bool user_try_ = false;
     bool net_ = false;
+    std::vector<Ports> host_loopback_;
 };
 
 }  // namespace nsbox::tool

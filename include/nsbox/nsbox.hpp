@@ -20,11 +20,12 @@ const char* version() noexcept;
 
 /// Why a command ended as it did.
 enum class Reason {
-    exited,        ///< By itself, or by a signal that is not ours.
-    time_limit,    ///< Limits::time was over.
-    cpu_limit,     ///< Limits::cpu was over.
-    caller_ended,  ///< The process that Watch::caller names ended.
-    killed,        ///< A second SIGTERM was to be forwarded.
+    exited,          ///< By itself, or by a signal that is not ours.
+    time_limit,      ///< Limits::time was over.
+    cpu_limit,       ///< Limits::cpu was over.
+    caller_ended,    ///< The process that Watch::caller names ended.
+    killed,          ///< A second SIGTERM was to be forwarded.
+    network_failed,  ///< The helper of Spec::user_network ended.
     out_of_memory,  ///< By SIGKILL, while the kernel killed for want of memory in this control group.
 };
 
@@ -41,9 +42,12 @@ struct ExitStatus {
     int signal = 0;  ///< The signal that ended it, or 0.
     Reason reason = Reason::exited;
     Usage usage;
-    /// As a shell says it: the status, or 128 + signal; 124 where a limit ended it, as timeout(1).
+    /// As a shell says it: the status, or 128 + signal; 124 where a limit ended it, as timeout(1);
+    /// 125 where its network failed.
     int shell_code() const noexcept
     {
+        if (reason == Reason::network_failed)
+            return 125;
         if (reason == Reason::time_limit || reason == Reason::cpu_limit)
             return 124;
         return signal != 0 ? 128 + signal : code;

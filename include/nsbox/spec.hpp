@@ -167,10 +167,38 @@ struct Limits {
     bool any() const noexcept { return time.count() > 0 || cpu.count() > 0; }
 };
 
+/// A range of TCP and UDP ports, both ends included.
+struct Ports {
+    std::uint16_t first = 0;
+    std::uint16_t last = 0;
+};
+
+/// Access to the outside through a TCP/IP stack in user space (libslirp), which needs no privilege: the
+/// command sees an interface eth0 with 10.0.2.100 and fd00::100, a gateway (10.0.2.2, fd00::2) and a
+/// name server (10.0.2.3, fd00::3) that asks the host's. The host itself, by whatever address, is out
+/// of reach but for `host_loopback`. A helper process serves it, confined, until the sandbox ends.
+struct UserNetwork {
+    enum class Link {
+        automatic,
+        tap,   ///< Through /dev/net/tun, which mostly root alone may open.
+        veth,  ///< Through a veth pair and a packet socket, in namespaces of the sandbox's own.
+    };
+    Link link = Link::automatic;
+    unsigned mtu = 16384;  ///< Bytes, 1500 to 65520.
+    bool ipv6 = true;
+    bool outbound = true;  ///< The command may begin connections to the outside.
+    /// Ports of the host's 127.0.0.1 and ::1 that the gateway's addresses lead to.
+    std::vector<Ports> host_loopback;
+    /// The sandbox ends when the helper does; else it goes on without a network.
+    bool end_with_helper = true;
+};
+
 /// What a sandbox is to be. A plain value: copying it copies the wish, nothing else.
 struct Spec {
     Namespaces namespaces;
     std::vector<Operation> operations;
+    /// Needs a network namespace of the sandbox's own.
+    std::optional<UserNetwork> user_network;
 
     std::vector<std::string> command;      ///< What to execute, found through the sandbox's PATH.
     std::optional<std::string> argv0;      ///< argv[0] for the command, if not command[0].

@@ -1,8 +1,8 @@
 #include "runtime/control.hpp"
 
 #include "runtime/init_image.hpp"
-#include "runtime/packing.hpp"
 #include "runtime/supervise.hpp"
+#include "sys/packing.hpp"
 #include "sys/pass.hpp"
 #include "sys/raw.hpp"
 
@@ -19,6 +19,9 @@
 namespace nsbox::runtime {
 
 namespace {
+
+using sys::pack;
+using sys::Unpacker;
 
 namespace raw = sys::raw;
 using sys::Fd;

@@ -219,6 +219,14 @@ struct Teller {
                 {},
                 {}};
     }
+    Words operator()(const OfferNetwork&) const
+    {
+        return {"Can't hand over the network namespace", {}, {}, {}};
+    }
+    Words operator()(const AwaitNetwork&) const
+    {
+        return {"Can't wait for the network", {}, {}, {}};
+    }
     Words operator()(const net::LoopbackUp&) const
     {
         if (site == Site::source)

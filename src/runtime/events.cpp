@@ -61,6 +61,8 @@ const char* reason_of(const ExitStatus& status)
         return "caller-ended";
     case Reason::killed:
         return "killed";
+    case Reason::network_failed:
+        return "network-failed";
     case Reason::out_of_memory:
         return "out-of-memory";
     default:
@@ -135,6 +137,18 @@ void Events::started(pid_t child, pid_t command, const NamespaceReport& report) 
     write("\"event\": \"started\"" + number("child-pid", static_cast<std::uint64_t>(child)) +
           (command > 0 ? number("command-pid", static_cast<std::uint64_t>(command)) : "") +
           ", \"namespaces\": {" + namespaces + "}");
+}
+
+void Events::network(const net::HelperClient& helper) const
+{
+    const bool tap = helper.link() == net::user::LinkKind::tap;
+    write(std::string{"\"event\": \"network\", \"mode\": \"user\", \"link\": \""} +
+          (tap ? "tap" : "veth") + "\", \"ipv6\": " + (helper.has_ipv6() ? "true" : "false"));
+}
+
+void Events::network_failed(const Error& error) const
+{
+    write("\"event\": \"network-failed\", \"message\": " + json_text(error.message()));
 }
 
 void Events::limit(const char* which, int signal) const

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "net/helper_client.hpp"
 #include "nsbox/nsbox.hpp"
 #include "runtime/report.hpp"
 
@@ -18,6 +19,10 @@ public:
     const std::string& id() const noexcept { return id_; }
 
     void started(pid_t child, pid_t command, const NamespaceReport& report) const;
+    /// The sandbox has a user-mode network, through this kind of link...
+    void network(const net::HelperClient& helper) const;
+    /// ...or has it no more.
+    void network_failed(const Error& error) const;
     /// A limit is over, and the command is sent this signal.
     void limit(const char* which, int signal) const;
     /// The kernel has killed so many processes for want of memory.

@@ -147,6 +147,9 @@ public:
 
     Result<Running> run()
     {
+        // First: it gets ready at the same time.
+        if (plan_.user_network)
+            network_ = TRY(net::HelperClient::start(*plan_.user_network));
         TRY(open_channel());
         TRY(open_early_trees());
         TRY(lock_upper_folders());
@@ -178,6 +181,10 @@ public:
         running.report = report_;
         running.locks = std::move(locks_);
         running.joined = plan_.join_pid >= 0;
+        if (network_)
+            network_->follow(running.pidfd);
+        running.network = std::move(network_);
+        running.ends_with_network = plan_.ends_with_network;
         return running;
     }
 
@@ -469,6 +476,11 @@ private:
                 command_ = std::move(received.descriptor);
                 continue;
             }
+            if (received.message.kind == Tell::network) {
+                if (!network_ || !attach_network(received.descriptor))
+                    return Received{};
+                continue;
+            }
             if (received.message.kind == Tell::terminal) {
                 terminal_ = std::move(received.descriptor);
                 continue;
@@ -488,16 +500,38 @@ private:
         }
     }
 
+    bool attach_network(const Fd& network)
+    {
+        Result<> given = network_->attach(network);
+        if (!given)
+            network_error_ = std::move(given.error());
+        return given.has_value();
+    }
+
+    bool awaits_network() const { return network_ && !network_->is_ready(); }
+
+    /// The helper's word, which the child waits for.
+    void hear_network()
+    {
+        Result<> word = network_->hear();
+        if (word)
+            word = send_word();
+        if (!word)
+            network_error_ = std::move(word.error());
+    }
+
     /// Waits until something can be read; false when what the caller watches ended the start.
     bool wait_readable(int fd)
     {
         const int signals = watch_.signals.value_or(-1);
         const int caller = watch_.caller.value_or(-1);
-        if (signals < 0 && caller < 0 && !deadline_)
-            return true;
-        while (interrupt_ == 0) {
-            pollfd fds[3] = {{fd, POLLIN, 0}, {signals, POLLIN, 0}, {caller, POLLIN, 0}};
-            const int ready = ::poll(fds, 3, time_left());
+        while (interrupt_ == 0 && !network_error_) {
+            if (signals < 0 && caller < 0 && !deadline_ && !awaits_network())
+                return true;
+            const int network = awaits_network() ? network_->descriptor() : -1;
+            pollfd fds[4] = {
+                {fd, POLLIN, 0}, {signals, POLLIN, 0}, {caller, POLLIN, 0}, {network, POLLIN, 0}};
+            const int ready = ::poll(fds, 4, time_left());
             if (ready == 0 && time_left() == 0) {
                 is_late_ = true;
                 return false;
@@ -511,6 +545,8 @@ private:
                 interrupt_ = SIGKILL;
             else if (fds[1].revents != 0)
                 take_signal(signals);
+            else if (fds[3].revents != 0)
+                hear_network();
         }
         return false;
     }
@@ -540,10 +576,12 @@ private:
             signals_.push_back(number);
     }
 
-    bool was_interrupted() const { return interrupt_ != 0 || is_late_; }
+    bool was_interrupted() const { return interrupt_ != 0 || is_late_ || network_error_; }
 
     tl::unexpected<Error> interrupted()
     {
+        if (network_error_)
+            return tl::make_unexpected(*network_error_);
         Error error{0, "The start of the sandbox was interrupted", {}, {}, {}};
         error.signal = interrupt_;
         error.timed_out = is_late_;
@@ -652,6 +690,8 @@ private:
     bool may_run_ = false;  ///< The command may have been executed.
     std::vector<int> signals_;
     NamespaceReport report_{};
+    std::unique_ptr<net::HelperClient> network_;
+    std::optional<Error> network_error_;
     Fd command_;
     Fd terminal_;
     Fd ours_;

@@ -1,11 +1,13 @@
 #pragma once
 
+#include "net/helper_client.hpp"
 #include "nsbox/nsbox.hpp"
 #include "runtime/plan.hpp"
 #include "runtime/report.hpp"
 #include "sys/fd.hpp"
 
 #include <chrono>
+#include <memory>
 #include <optional>
 #include <sys/types.h>
 #include <vector>
@@ -23,10 +25,12 @@ struct Running {
     sys::Fd terminal;            ///< The master of the sandbox's terminal.
     bool ends_together = false;  ///< The child ends, with everything, when the command does.
     bool subreaper = false;      ///< The child is an init, but not pid 1.
-    std::vector<int> signals;    ///< What arrived meanwhile and is to be forwarded.
-    NamespaceReport report{};    ///< If the plan has the child report.
-    sys::Fd host;                ///< Of the sandbox that was entered: its end ends the command.
-    bool joined = false;         ///< It lives in a pid namespace that is not of its making.
+    std::unique_ptr<net::HelperClient> network;  ///< Of a user-mode network...
+    bool ends_with_network = false;              ///< ...whose end is that of the sandbox.
+    std::vector<int> signals;                    ///< What arrived meanwhile and is to be forwarded.
+    NamespaceReport report{};                    ///< If the plan has the child report.
+    sys::Fd host;         ///< Of the sandbox that was entered: its end ends the command.
+    bool joined = false;  ///< It lives in a pid namespace that is not of its making.
 };
 
 /// The pid of a process that is known by its pidfd only, as this process's /proc numbers it; -1 where

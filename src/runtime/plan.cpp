@@ -33,6 +33,8 @@ bool wants(Own own, bool possible)
     return own == Own::yes || (own == Own::if_possible && possible);
 }
 
+// CAP_NET_BIND_SERVICE, CAP_NET_BROADCAST, CAP_NET_ADMIN, CAP_NET_RAW
+constexpr std::uint64_t network_capabilities = std::uint64_t{15} << 10;
 constexpr unsigned cap_sys_admin = 21;  // CAP_SYS_ADMIN, capabilities(7)
 
 template <class T>
@@ -173,6 +175,33 @@ std::uint64_t clone_flags(const Spec& spec, const Host& host, const Decisions& d
     return flags;
 }
 
+Result<> plan_network(const Spec& spec, Plan& plan)
+{
+    if (!spec.user_network)
+        return {};
+    const UserNetwork& wish = *spec.user_network;
+    constexpr unsigned least_mtu = 1500;
+    constexpr unsigned most_mtu = 65520;  // What libslirp takes.
+    if ((plan.clone_flags & CLONE_NEWNET) == 0)
+        return refuse("Can't use a user-mode network", {},
+                      "the sandbox has no network namespace of its own");
+    if (wish.mtu < least_mtu || wish.mtu > most_mtu)
+        return refuse("Can't use a user-mode network", "an MTU of " + std::to_string(wish.mtu),
+                      "it has to be between 1500 and 65520");
+    net::user::HelperConfig& config = plan.user_network.emplace();
+    using net::user::LinkKind;
+    config.link.kind = wish.link == UserNetwork::Link::tap    ? LinkKind::tap
+                       : wish.link == UserNetwork::Link::veth ? LinkKind::veth
+                                                              : LinkKind::automatic;
+    config.link.mtu = wish.mtu;
+    config.link.ipv6 = wish.ipv6;
+    config.outbound = wish.outbound;
+    for (const Ports& ports : wish.host_loopback)
+        config.host_loopback.push_back({ports.first, ports.last});
+    plan.ends_with_network = wish.end_with_helper;
+    return {};
+}
+
 void add_if(std::vector<int>& list, const std::optional<DescriptorNumber>& fd)
 {
     if (fd)
@@ -228,8 +257,12 @@ void plan_identity(const Spec& spec, const Host& host, const Decisions& decision
         plan.steps.emplace_back(
             ns::TakeIds{spec.uid.has_value(), spec.gid.has_value(), decisions.uid, decisions.gid});
     // The order of the two is free; bwrap brings loopback up first, and reports it first.
+    std::vector<ChildStep>& network_steps =
+        (plan.late_flags & CLONE_NEWNET) != 0 ? plan.late_steps : plan.steps;
     if ((plan.clone_flags & CLONE_NEWNET) != 0)
-        (decisions.lock_mounts ? plan.late_steps : plan.steps).emplace_back(net::LoopbackUp{});
+        network_steps.emplace_back(net::LoopbackUp{});
+    if (spec.user_network)
+        network_steps.emplace_back(OfferNetwork{});
     if (decisions.maps_itself)
         plan.steps.emplace_back(ns::WriteIdMaps{id_map(plan, decisions.first_uid, host.uid),
                                                 id_map(plan, decisions.first_gid, host.gid), true});
@@ -276,6 +309,9 @@ void plan_finish(const Spec& spec, const Host& host, const std::vector<std::stri
 {
     if (spec.block_descriptor)
         plan.steps.emplace_back(AwaitRelease{*spec.block_descriptor});
+    // After the release: whoever gives it may have something to do with the network.
+    if (spec.user_network)
+        plan.steps.emplace_back(AwaitNetwork{});
     plan.steps.emplace_back(RestoreUmask{});
     const std::string home = look_up(environment, "HOME").value_or("");
     ChangeDirectory directory{};
@@ -377,12 +413,17 @@ Result<Plan> plan(const Spec& spec, const Host& host)
     if (decisions.lock_mounts)
         plan.late_flags = plan.clone_flags & (CLONE_NEWNET | CLONE_NEWUTS | CLONE_NEWCGROUP |
                                               (has<Mqueue>(spec) ? 0U : CLONE_NEWIPC));
+    else if (spec.user_network && decisions.second_user &&
+             (decisions.target & network_capabilities) != 0)
+        plan.late_flags = plan.clone_flags & CLONE_NEWNET;
+    const bool is_late = decisions.lock_mounts || plan.late_flags != 0;
     plan.join_user = spec.namespaces.join_user.value_or(-1);
     plan.join_pid = spec.namespaces.join_pid.value_or(-1);
     plan.own_pid = (plan.clone_flags & CLONE_NEWPID) != 0;
     // In the pid namespace that is joined someone hostile may be waiting, and a change of ids
     // in shared memory would change the caller's "dumpable" attribute: both take a copy.
     plan.share_memory = host.dumpable && plan.join_user < 0 && plan.join_pid < 0;
+    TRY(plan_network(spec, plan));
     plan_init(spec, plan);
     plan_descriptors(spec, plan);
     if (!plan.share_memory && host.dumpable == false && plan.join_user < 0)
@@ -390,7 +431,7 @@ Result<Plan> plan(const Spec& spec, const Host& host)
     const bool own_user = decisions.own_user;
     plan.steps.emplace_back(mount::OpenHost{!own_user, true, has_relative_source(spec)});
     // What is reported are the namespaces that the command will be in.
-    if (plan.needs_supervisor && !decisions.lock_mounts)
+    if (plan.needs_supervisor && !is_late)
         plan.steps.emplace_back(WaitForSupervisor{});
     if (spec.user_map_descriptor)
         plan.steps.emplace_back(ns::RequireIdMap{});
@@ -407,7 +448,7 @@ Result<Plan> plan(const Spec& spec, const Host& host)
                         plan));
     plan.steps.emplace_back(mount::EnterRoot{});
     plan_final_identity(spec, decisions, plan);
-    if (plan.needs_supervisor && decisions.lock_mounts)
+    if (plan.needs_supervisor && is_late)
         plan.steps.emplace_back(WaitForSupervisor{});
     const std::vector<std::string> environment =
         edit_environment(host.environment, spec.environment);

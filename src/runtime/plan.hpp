@@ -1,5 +1,6 @@
 #pragma once
 
+#include "net/user/protocol.hpp"
 #include "nsbox/spec.hpp"
 #include "runtime/command.hpp"
 #include "runtime/packet.hpp"
@@ -75,6 +76,9 @@ struct Plan {
     bool terminal = false;
     bool own_terminals = false;  ///< The sandbox has a devpts of its own.
     bool has_clone3 = true;
+
+    std::optional<net::user::HelperConfig> user_network;
+    bool ends_with_network = false;
 
     // What the parent reports and waits for.
     int info = -1;

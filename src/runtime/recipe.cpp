@@ -1,10 +1,13 @@
 #include "runtime/recipe.hpp"
 
-#include "runtime/packing.hpp"
+#include "sys/packing.hpp"
 
 namespace nsbox::runtime {
 
 namespace {
+
+using sys::pack;
+using sys::Unpacker;
 
 constexpr std::uint64_t magic = 0x6e73627872637031;  // "nsbxrcp1"
 

@@ -157,6 +157,8 @@ Result<Sandbox> Sandbox::start(const Spec& spec, const Watch& watch)
     it.duties.control = it.control.get();
     it.status = spec.status_descriptor.value_or(-1);
     events.started(it.running.pid, it.running.command_pid, it.running.report);
+    if (it.running.network)
+        events.network(*it.running.network);
     return Sandbox{std::move(*state)};
 }
 
@@ -226,6 +228,9 @@ std::vector<int> Sandbox::descriptors() const
             fds.push_back(fd->get());
     if (state_->control)
         for (const int fd : state_->control->descriptors())
+            fds.push_back(fd);
+    if (running.network)
+        for (const int fd : running.network->descriptors())
             fds.push_back(fd);
     for (const sys::Fd& lock : state_->running.locks)
         fds.push_back(lock.get());

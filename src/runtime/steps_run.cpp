@@ -53,6 +53,24 @@ int run(const CloseOthers&, ChildState& state) noexcept
     return 0;
 }
 
+namespace {
+
+int await_word(const ChildState& state) noexcept
+{
+    char word = 0;
+    for (;;) {
+        const long got = raw::read(state.channel, &word, 1);
+        if (got == 1)
+            return 0;
+        if (got == 0)
+            raw::exit_group(1);  // The supervisor is gone; nobody is left to be told.
+        if (got != -EINTR)
+            return static_cast<int>(got);
+    }
+}
+
+}  // namespace
+
 int run(const WaitForSupervisor&, ChildState& state) noexcept
 {
     NamespaceReport report{};
@@ -70,16 +88,22 @@ int run(const WaitForSupervisor&, ChildState& state) noexcept
     } while (put == -EINTR);
     if (put < 0)
         raw::exit_group(1);  // Nobody can be told why; the supervisor sees the end.
-    char word = 0;
-    for (;;) {
-        const long got = raw::read(state.channel, &word, 1);
-        if (got == 1)
-            return 0;
-        if (got == 0)
-            raw::exit_group(1);  // The supervisor is gone; nobody is left to be told.
-        if (got != -EINTR)
-            return static_cast<int>(got);
-    }
+    return await_word(state);
+}
+
+int run(const OfferNetwork&, ChildState& state) noexcept
+{
+    const Fd network{raw::openat(state.proc, "self/ns/net", O_RDONLY | O_CLOEXEC)};
+    if (!network)
+        return network.error();
+    const long sent =
+        tell_with_descriptor(state.channel, Message{Tell::network, 0, 0, 0}, network.get());
+    return sent < 0 ? static_cast<int>(sent) : 0;
+}
+
+int run(const AwaitNetwork&, ChildState& state) noexcept
+{
+    return await_word(state);
 }
 
 int run(const MakeDumpable&, ChildState&) noexcept

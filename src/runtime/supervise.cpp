@@ -127,6 +127,8 @@ private:
             relay_->add_to(fds_);
         if (duties_.control != nullptr)
             duties_.control->add_to(fds_);
+        if (running_.network)
+            running_.network->add_to(fds_);
         const int timeout = time_to_wait();
         if (::poll(fds_.data(), fds_.size(), timeout) < 0) {
             if (errno != EINTR)
@@ -144,6 +146,8 @@ private:
         }
         if (duties_.control != nullptr)
             obey(duties_.control->handle(fds_));
+        if (running_.network)
+            hear_network(running_.network->handle(fds_));
         if (fds_[signals].revents != 0)
             take_signals();
         if (fds_[caller].revents != 0)
@@ -274,6 +278,16 @@ private:
             send(number);
         if (orders.end && !killed_)
             end(Reason::killed);
+    }
+
+    /// One that ends with the sandbox has nothing to say.
+    void hear_network(const Result<>& word)
+    {
+        if (word || status_ || killed_ || child_ended())
+            return;
+        events_.network_failed(word.error());
+        if (running_.ends_with_network)
+            end(Reason::network_failed);
     }
 
     void forward(int number)

@@ -2,7 +2,7 @@
 
 #include "runtime/recipe.hpp"
 
-#include "runtime/packing.hpp"
+#include "sys/packing.hpp"
 #include "tests/unit/support/files.hpp"
 #include "tests/unit/support/plans.hpp"
 

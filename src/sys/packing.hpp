@@ -4,7 +4,7 @@
 #include <cstring>
 #include <string>
 
-namespace nsbox::runtime {
+namespace nsbox::sys {
 
 // What one nsbox process tells another of the same version: numbers of eight bytes in this
 // machine's order, and texts behind their length.
@@ -71,4 +71,4 @@ private:
     bool ok_ = true;
 };
 
-}  // namespace nsbox::runtime
+}  // namespace nsbox::sys

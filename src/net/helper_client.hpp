@@ -1,0 +1,60 @@
+#pragma once
+
+#include "net/resolv_conf.hpp"
+#include "net/user/protocol.hpp"
+#include "sys/error.hpp"
+#include "sys/fd.hpp"
+
+#include <memory>
+#include <poll.h>
+#include <vector>
+
+namespace nsbox::net {
+
+/// The supervisor's side of user-mode networking: starts the network helper (a program of its own) and
+/// speaks with it. One thread at a time.
+class HelperClient {
+public:
+    /// Starts the program; it gets ready while the sandbox is built. Nothing else than its channel is
+    /// open in it.
+    static Result<std::unique_ptr<HelperClient>> start(user::HelperConfig config);
+    HelperClient(const HelperClient&) = delete;
+    HelperClient& operator=(const HelperClient&) = delete;
+    /// Ends the helper unless it follows a sandbox, and waits for that.
+    ~HelperClient();
+
+    /// Gives it the sandbox's network namespace.
+    Result<> attach(const sys::Fd& network);
+    /// Its end is to be that of the process.
+    void follow(const sys::Fd& pidfd);
+
+    /// Readable when it has something to say.
+    int descriptor() const noexcept { return channel_.get(); }
+    /// Takes one message. Why it failed, where it did or has ended.
+    Result<> hear();
+    bool is_ready() const noexcept { return is_ready_; }
+    user::LinkKind link() const noexcept { return link_; }
+    bool has_ipv6() const noexcept { return ipv6_; }
+
+    // As part of a poll loop, once it is ready.
+    void add_to(std::vector<pollfd>& fds);
+    /// Why it failed, where it did.
+    Result<> handle(const std::vector<pollfd>& fds);
+
+    std::vector<int> descriptors() const;
+
+private:
+    HelperClient() = default;
+    Result<> execute(sys::Fd theirs);
+
+    sys::Fd channel_;
+    sys::Fd process_;
+    HostResolvConf resolv_conf_;
+    std::size_t at_ = 0;
+    bool is_ready_ = false;
+    bool is_following_ = false;
+    user::LinkKind link_ = user::LinkKind::automatic;
+    bool ipv6_ = false;
+};
+
+}  // namespace nsbox::net

@@ -1,0 +1,258 @@
+#include "net/user/helper.hpp"
+
+#include "net/user/confine.hpp"
+#include "net/user/dns.hpp"
+#include "net/user/host_addresses.hpp"
+#include "net/user/judge.hpp"
+#include "net/user/link.hpp"
+#include "net/user/protocol.hpp"
+#include "net/user/stack.hpp"
+#include "sys/packing.hpp"
+#include "sys/pass.hpp"
+#include "sys/raw.hpp"
+
+#include <array>
+#include <csignal>
+#include <linux/prctl.h>
+#include <optional>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+namespace nsbox::net::user {
+
+namespace {
+
+namespace raw = sys::raw;
+using sys::Fd;
+using sys::pack;
+
+constexpr std::size_t largest_frame = 65536 + ethernet_size;
+constexpr std::size_t largest_order = 65536;
+/// Frames between two looks at everything else.
+constexpr int frames_a_turn = 64;
+
+struct Received {
+    std::string bytes;
+    Fd descriptor;
+
+    bool is(Order order) const
+    {
+        sys::Unpacker from{bytes};
+        return bytes.size() >= sizeof(std::uint64_t) &&
+               from.number() == static_cast<std::uint64_t>(order);
+    }
+};
+
+class Helper {
+public:
+    /// False when there is nothing to do any more.
+    Result<bool> begin()
+    {
+        const std::optional<Received> first = hear();
+        if (!first)
+            return false;
+        if (!decode(first->bytes, config_))
+            return refuse("Can't start the network helper", {}, "it is of another version");
+        insider_ = TRY(Insider::start());
+        addresses_.emplace(TRY(HostAddresses::open()));
+        dns_.emplace(TRY(DnsForwarder::create(config_.link.mtu)));
+        dns_->set_servers(config_.servers);
+        take_rules();
+        // The last thing that needs files: what it reads is needed when the first frame comes.
+        stack_ =
+            TRY(Stack::create({config_.link.mtu, config_.link.ipv6, rules_.host_loopback.any()},
+                              [this](Bytes frame) { send_frame(frame); }));
+        TRY(leave_file_tree());
+        TRY(give_up_privilege());
+        constexpr int families[] = {AF_INET, AF_INET6};
+        TRY(allow_only(relay_calls(), families));
+        return true;
+    }
+
+    Result<> run()
+    {
+        while (TRY(turn())) {
+        }
+        return {};
+    }
+
+    /// Nothing else has to be given back: what the kernel frees it frees without us.
+    void end() { insider_.reset(); }
+
+private:
+    enum Slot : std::size_t { channel, sandbox, inside, frames, addresses, dns, slots };
+
+    void take_rules()
+    {
+        rules_.outbound = config_.outbound;
+        for (const PortRange& range : config_.host_loopback)
+            for (unsigned port = range.first; port <= range.last; ++port)
+                rules_.host_loopback.set(port);
+        rules_.host = addresses_->list();
+    }
+
+    /// The next message; nothing when the supervisor has gone.
+    static std::optional<Received> hear()
+    {
+        Received received;
+        received.bytes.resize(largest_order);
+        int fds[1];
+        const long got = sys::receive_with_descriptors(helper_channel, received.bytes.data(),
+                                                       received.bytes.size(), fds);
+        received.descriptor = Fd{fds[0]};
+        if (got <= 0)
+            return std::nullopt;
+        received.bytes.resize(static_cast<std::size_t>(got));
+        return received;
+    }
+
+    /// False at the end.
+    Result<bool> turn()
+    {
+        fds_.resize(slots);
+        fds_[channel] = {channel_ended_ ? -1 : helper_channel, POLLIN, 0};
+        fds_[sandbox] = {sandbox_ ? sandbox_.get() : -1, POLLIN, 0};
+        fds_[inside] = {is_building_ ? insider_->descriptor() : -1, POLLIN, 0};
+        fds_[frames] = {link_.frames ? link_.frames.get() : -1, POLLIN, 0};
+        fds_[addresses] = {addresses_->descriptor(), POLLIN, 0};
+        fds_[dns] = {dns_->descriptor(), POLLIN, 0};
+        const int timeout = stack_->add_to(fds_);
+        if (::poll(fds_.data(), fds_.size(), timeout) < 0) {
+            if (errno != EINTR)
+                return fail("poll", errno, "the network helper");
+            for (pollfd& fd : fds_)
+                fd.revents = 0;
+        }
+        // First, so that no frame is judged by what was.
+        if (fds_[addresses].revents != 0) {
+            TRY(addresses_->update());
+            rules_.host = addresses_->list();
+        }
+        stack_->handle(fds_);
+        if (fds_[dns].revents != 0)
+            dns_->handle([this](Bytes frame) { send_frame(frame); });
+        if (fds_[frames].revents != 0)
+            TRY(take_frames());
+        if (fds_[inside].revents != 0)
+            TRY(take_link());
+        if (fds_[channel].revents != 0)
+            TRY(obey());
+        if (fds_[sandbox].revents != 0)
+            return false;
+        return !channel_ended_ || sandbox_;
+    }
+
+    Result<> obey()
+    {
+        std::optional<Received> order = hear();
+        if (!order) {
+            channel_ended_ = true;
+        } else if (order->is(Order::attach) && order->descriptor && !is_building_) {
+            TRY(insider_->build(order->descriptor, config_.link));
+            is_building_ = true;
+        } else if (order->is(Order::follow) && order->descriptor) {
+            sandbox_ = std::move(order->descriptor);
+        } else if (std::vector<Server> servers; decode_servers(order->bytes, servers)) {
+            dns_->set_servers(std::move(servers));
+        }
+        return {};
+    }
+
+    Result<> take_link()
+    {
+        is_building_ = false;
+        link_ = TRY(insider_->finish());
+        std::string out;
+        pack(out, static_cast<std::uint64_t>(Answer::ready));
+        pack(out, static_cast<std::uint64_t>(link_.kind));
+        pack(out, std::uint64_t{link_.ipv6});
+        ::send(helper_channel, out.data(), out.size(), MSG_NOSIGNAL);
+        return {};
+    }
+
+    void send_frame(Bytes frame)
+    {
+        // What the sandbox does not take is lost, as on any network.
+        if (link_.frames && !frame.empty())
+            raw::write(link_.frames.get(), frame.data(), frame.size());
+    }
+
+    Result<> take_frames()
+    {
+        for (int i = 0; i < frames_a_turn; ++i) {
+            const long got = raw::read(link_.frames.get(), frame_.data(), frame_.size());
+            if (got == -EAGAIN || got == -EINTR)
+                return {};
+            // Nobody uses the interface, or has switched it off for a while.
+            if (got == -ENETDOWN || got == -EIO)
+                return {};
+            if (got <= 0)
+                return fail("Can't read frames from the sandbox", static_cast<int>(-got));
+            if (static_cast<std::size_t>(got) <= config_.link.mtu + ethernet_size)
+                take_frame(Bytes{frame_.data(), static_cast<std::size_t>(got)});
+        }
+        return {};
+    }
+
+    void take_frame(Bytes frame)
+    {
+        const Packet packet = parse(frame);
+        switch (judge(rules_, packet)) {
+        case Verdict::pass:
+            stack_->input(frame);
+            break;
+        case Verdict::refuse:
+            send_frame(refusal(frame, packet));
+            break;
+        case Verdict::ask_dns:
+            dns_->ask(frame, packet, [this](Bytes answer) { send_frame(answer); });
+            break;
+        case Verdict::drop:
+            break;
+        }
+    }
+
+    HelperConfig config_;
+    Rules rules_;
+    std::unique_ptr<Insider> insider_;
+    std::optional<HostAddresses> addresses_;
+    std::optional<DnsForwarder> dns_;
+    std::unique_ptr<Stack> stack_;
+    Link link_;
+    Fd sandbox_;
+    std::vector<pollfd> fds_;
+    std::array<std::uint8_t, largest_frame> frame_;
+    bool is_building_ = false;
+    bool channel_ended_ = false;
+};
+
+void tell(const Error& error)
+{
+    std::string out;
+    pack(out, static_cast<std::uint64_t>(Answer::failed));
+    pack(out, error.message());
+    ::send(helper_channel, out.data(), out.size(), MSG_NOSIGNAL);
+}
+
+}  // namespace
+
+int run_helper()
+{
+    ::signal(SIGPIPE, SIG_IGN);  // libslirp writes to sockets whose peers have gone.
+    const auto helper = std::make_unique<Helper>();
+    const Result<bool> begun = helper->begin();
+    if (!begun) {
+        tell(begun.error());
+        return 1;
+    }
+    if (!*begun)
+        return 0;
+    const Result<> end = helper->run();
+    if (!end)
+        tell(end.error());
+    helper->end();
+    ::_exit(end ? 0 : 1);
+}
+
+}  // namespace nsbox::net::user

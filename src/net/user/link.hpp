@@ -1,0 +1,51 @@
+#pragma once
+
+#include "net/user/inside.hpp"
+#include "sys/error.hpp"
+#include "sys/fd.hpp"
+
+#include <memory>
+
+namespace nsbox::net::user {
+
+/// How frames come from the sandbox.
+enum class LinkKind : std::uint64_t {
+    automatic,  ///< A tap where /dev/net/tun can be opened, else a veth pair.
+    tap,
+    veth,  ///< A packet socket on the far end of a veth pair, in a network namespace of its own.
+};
+
+struct LinkWish {
+    LinkKind kind = LinkKind::automatic;
+    unsigned mtu = 0;
+    bool ipv6 = true;
+};
+
+struct Link {
+    LinkKind kind = LinkKind::automatic;
+    sys::Fd frames;     ///< read(2) and write(2) take one Ethernet frame. Non-blocking.
+    bool ipv6 = false;  ///< The sandbox has IPv6 addresses.
+};
+
+/// A process of its own that goes into the sandbox's network namespace, builds the link there, and
+/// stays to make sockets in it. Has to be started while this process may still enter namespaces.
+/// It ends when this object does, which waits for it.
+class Insider final : public InsideSockets {
+public:
+    static Result<std::unique_ptr<Insider>> start();
+    ~Insider() override;
+
+    /// Begins to build; finish() has the result, when descriptor() is readable.
+    Result<> build(const sys::Fd& network, const LinkWish& wish);
+    Result<Link> finish();
+    int descriptor() const noexcept { return channel_.get(); }
+
+    sys::Fd make(int family, int type, int protocol) override;
+
+private:
+    Insider(sys::Fd channel, pid_t pid) : channel_(std::move(channel)), pid_(pid) {}
+    sys::Fd channel_;
+    pid_t pid_;
+};
+
+}  // namespace nsbox::net::user

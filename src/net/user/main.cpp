@@ -1,0 +1,6 @@
+#include "net/user/helper.hpp"
+
+int main()
+{
+    return nsbox::net::user::run_helper();
+}

@@ -1,0 +1,289 @@
+#include "net/user/packet.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace nsbox::net::user {
+
+namespace {
+
+constexpr std::uint16_t type_ipv4 = 0x0800;
+constexpr std::uint16_t type_arp = 0x0806;
+constexpr std::uint16_t type_ipv6 = 0x86dd;
+constexpr std::size_t ipv4_header = 20;
+constexpr std::size_t ipv6_header = 40;
+constexpr std::size_t udp_header = 8;
+constexpr std::size_t icmp_header = 8;
+
+std::uint16_t read16(Bytes bytes, std::size_t at)
+{
+    return static_cast<std::uint16_t>(bytes[at] << 8 | bytes[at + 1]);
+}
+
+void write16(std::span<std::uint8_t> bytes, std::size_t at, std::size_t value)
+{
+    bytes[at] = static_cast<std::uint8_t>(value >> 8);
+    bytes[at + 1] = static_cast<std::uint8_t>(value);
+}
+
+/// The Internet checksum of RFC 1071, of several pieces: all but the last have an even size.
+class Checksum {
+public:
+    void add(Bytes bytes)
+    {
+        std::size_t at = 0;
+        for (; at + 1 < bytes.size(); at += 2)
+            sum_ += read16(bytes, at);
+        if (at < bytes.size())
+            sum_ += static_cast<std::uint32_t>(bytes[at]) << 8;
+    }
+    void add(std::size_t number) { sum_ += number; }
+    std::uint16_t result() const
+    {
+        std::uint64_t folded = sum_;
+        while (folded > 0xffff)
+            folded = (folded & 0xffff) + (folded >> 16);
+        return static_cast<std::uint16_t>(~folded);
+    }
+
+private:
+    std::uint64_t sum_ = 0;
+};
+
+Address read_address(Bytes frame, std::size_t at, bool v6)
+{
+    Address address;
+    address.v6 = v6;
+    std::memcpy(address.bytes.data(), frame.data() + at, address.size());
+    return address;
+}
+
+/// Ports are where both protocols have them, and an ICMP header is no longer than UDP's.
+void read_transport(Bytes frame, Packet& packet)
+{
+    const bool with_ports = packet.protocol == protocol_tcp || packet.protocol == protocol_udp;
+    if (!with_ports || packet.is_later_part)
+        return;
+    packet.has_ports = packet.end - packet.transport >= udp_header;
+    if (!packet.has_ports)
+        return;
+    packet.source_port = read16(frame, packet.transport);
+    packet.destination_port = read16(frame, packet.transport + 2);
+}
+
+void parse_ipv4(Bytes frame, Packet& packet)
+{
+    const std::size_t room = frame.size() - ethernet_size;
+    if (room < ipv4_header || frame[ethernet_size] >> 4 != 4)
+        return;
+    const std::size_t header = (frame[ethernet_size] & 15U) * std::size_t{4};
+    const std::size_t total = read16(frame, ethernet_size + 2);
+    if (header < ipv4_header || total < header || total > room)
+        return;
+    const std::uint16_t fragment = read16(frame, ethernet_size + 6);
+    packet.kind = Kind::ip;
+    packet.source = read_address(frame, ethernet_size + 12, false);
+    packet.destination = read_address(frame, ethernet_size + 16, false);
+    packet.protocol = frame[ethernet_size + 9];
+    packet.is_later_part = (fragment & 0x1fff) != 0;
+    packet.is_fragment = packet.is_later_part || (fragment & 0x2000) != 0;
+    packet.transport = ethernet_size + header;
+    packet.end = ethernet_size + total;
+    read_transport(frame, packet);
+}
+
+/// Extension headers are left to the judge as protocols of their own, which nothing here speaks.
+void parse_ipv6(Bytes frame, Packet& packet)
+{
+    const std::size_t room = frame.size() - ethernet_size;
+    if (room < ipv6_header || frame[ethernet_size] >> 4 != 6)
+        return;
+    const std::size_t length = read16(frame, ethernet_size + 4);
+    if (length > room - ipv6_header)
+        return;
+    packet.kind = Kind::ip;
+    packet.protocol = frame[ethernet_size + 6];
+    packet.source = read_address(frame, ethernet_size + 8, true);
+    packet.destination = read_address(frame, ethernet_size + 24, true);
+    packet.transport = ethernet_size + ipv6_header;
+    packet.end = packet.transport + length;
+    read_transport(frame, packet);
+}
+
+/// A frame back to the sender of another: both headers, with room for `payload` bytes behind.
+struct Answer {
+    std::vector<std::uint8_t> bytes;
+    std::size_t transport;
+
+    std::span<std::uint8_t> rest() { return std::span{bytes}.subspan(transport); }
+};
+
+Answer answer_to(Bytes frame, const Packet& packet, std::uint8_t protocol, std::size_t payload)
+{
+    const bool v6 = packet.source.v6;
+    const std::size_t header = v6 ? ipv6_header : ipv4_header;
+    Answer answer{std::vector<std::uint8_t>(ethernet_size + header + payload),
+                  ethernet_size + header};
+    std::uint8_t* const out = answer.bytes.data();
+    std::memcpy(out, frame.data() + 6, 6);
+    std::memcpy(out + 6, frame.data(), 6);
+    std::memcpy(out + 12, frame.data() + 12, 2);
+    std::uint8_t* const ip = out + ethernet_size;
+    constexpr std::uint8_t hops = 64;
+    if (v6) {
+        ip[0] = 0x60;
+        write16(answer.bytes, ethernet_size + 4, payload);
+        ip[6] = protocol;
+        ip[7] = hops;
+        std::memcpy(ip + 8, packet.destination.bytes.data(), 16);
+        std::memcpy(ip + 24, packet.source.bytes.data(), 16);
+        return answer;
+    }
+    ip[0] = 0x45;
+    write16(answer.bytes, ethernet_size + 2, header + payload);
+    ip[8] = hops;
+    ip[9] = protocol;
+    std::memcpy(ip + 12, packet.destination.bytes.data(), 4);
+    std::memcpy(ip + 16, packet.source.bytes.data(), 4);
+    Checksum sum;
+    sum.add(Bytes{ip, header});
+    write16(answer.bytes, ethernet_size + 10, sum.result());
+    return answer;
+}
+
+/// Of UDP and ICMPv6, over the addresses too. A result of zero is sent as its complement, which
+/// UDP takes for another thing otherwise.
+std::uint16_t transport_checksum(const Packet& packet, std::uint8_t protocol, Bytes bytes)
+{
+    Checksum sum;
+    sum.add(Bytes{packet.source.bytes.data(), packet.source.size()});
+    sum.add(Bytes{packet.destination.bytes.data(), packet.destination.size()});
+    sum.add(protocol);
+    sum.add(bytes.size());
+    sum.add(bytes);
+    const std::uint16_t result = sum.result();
+    return result == 0 ? 0xffff : result;
+}
+
+/// What RFC 1624 has for a word that changes.
+void adjust(std::span<std::uint8_t> frame, std::size_t at, Bytes before, Bytes after)
+{
+    std::uint32_t sum = static_cast<std::uint16_t>(~read16(frame, at));
+    for (std::size_t i = 0; i + 1 < before.size(); i += 2)
+        sum += static_cast<std::uint16_t>(~read16(before, i)) + std::uint32_t{read16(after, i)};
+    while (sum > 0xffff)
+        sum = (sum & 0xffff) + (sum >> 16);
+    write16(frame, at, static_cast<std::uint16_t>(~sum));
+}
+
+}  // namespace
+
+Address ipv4(std::uint8_t a, std::uint8_t b, std::uint8_t c, std::uint8_t d)
+{
+    Address address;
+    address.bytes = {a, b, c, d};
+    return address;
+}
+
+Address ipv6(std::uint16_t first, std::uint16_t last)
+{
+    Address address;
+    address.v6 = true;
+    write16(address.bytes, 0, first);
+    write16(address.bytes, 14, last);
+    return address;
+}
+
+bool is_within(const Address& address, const Address& prefix, unsigned length) noexcept
+{
+    if (address.v6 != prefix.v6 || length > address.size() * 8)
+        return false;
+    const unsigned whole = length / 8;
+    if (std::memcmp(address.bytes.data(), prefix.bytes.data(), whole) != 0)
+        return false;
+    const unsigned rest = length % 8;
+    return rest == 0 || ((address.bytes[whole] ^ prefix.bytes[whole]) >> (8 - rest)) == 0;
+}
+
+Packet parse(Bytes frame) noexcept
+{
+    Packet packet;
+    if (frame.size() < ethernet_size)
+        return packet;
+    constexpr std::size_t arp_size = 28;
+    switch (read16(frame, 12)) {
+    case type_arp:
+        if (frame.size() >= ethernet_size + arp_size)
+            packet.kind = Kind::arp;
+        break;
+    case type_ipv4:
+        parse_ipv4(frame, packet);
+        break;
+    case type_ipv6:
+        parse_ipv6(frame, packet);
+        break;
+    default:
+        break;
+    }
+    return packet;
+}
+
+std::vector<std::uint8_t> refusal(Bytes frame, const Packet& packet)
+{
+    const bool v6 = packet.source.v6;
+    if (packet.kind != Kind::ip || packet.is_later_part || packet.protocol == protocol_icmp ||
+        packet.protocol == protocol_icmp6)
+        return {};
+    const std::uint8_t first = packet.destination.bytes[0];
+    constexpr std::uint8_t first_ipv4_group = 224;
+    if (v6 ? first == 0xff : first >= first_ipv4_group)
+        return {};
+    // As much of the packet as the smallest link takes: RFC 1812, 4.3.2.3; RFC 4443, 2.4.
+    const std::size_t most =
+        v6 ? 1280 - ipv6_header - icmp_header : 576 - ipv4_header - icmp_header;
+    const Bytes quoted = frame.subspan(ethernet_size, std::min(most, packet.end - ethernet_size));
+    Answer answer =
+        answer_to(frame, packet, v6 ? protocol_icmp6 : protocol_icmp, icmp_header + quoted.size());
+    const std::span<std::uint8_t> icmp = answer.rest();
+    icmp[0] = v6 ? 1 : 3;   // Destination unreachable...
+    icmp[1] = v6 ? 1 : 13;  // ...by administrative prohibition.
+    std::copy(quoted.begin(), quoted.end(), icmp.begin() + icmp_header);
+    if (v6) {
+        write16(icmp, 2, transport_checksum(packet, protocol_icmp6, icmp));
+    } else {
+        Checksum sum;
+        sum.add(icmp);
+        write16(icmp, 2, sum.result());
+    }
+    return std::move(answer.bytes);
+}
+
+std::vector<std::uint8_t> udp_answer(Bytes frame, const Packet& packet, Bytes payload)
+{
+    Answer answer = answer_to(frame, packet, protocol_udp, udp_header + payload.size());
+    const std::span<std::uint8_t> udp = answer.rest();
+    write16(udp, 0, packet.destination_port);
+    write16(udp, 2, packet.source_port);
+    write16(udp, 4, udp.size());
+    std::copy(payload.begin(), payload.end(), udp.begin() + udp_header);
+    write16(udp, 6, transport_checksum(packet, protocol_udp, udp));
+    return std::move(answer.bytes);
+}
+
+void replace_address(std::span<std::uint8_t> frame, const Packet& packet, const Address& with,
+                     bool is_source)
+{
+    const bool v6 = with.v6;
+    const std::size_t at = ethernet_size + (v6 ? (is_source ? 8U : 24U) : (is_source ? 12U : 16U));
+    const Address before = is_source ? packet.source : packet.destination;
+    const Bytes old{before.bytes.data(), before.size()};
+    const Bytes fresh{with.bytes.data(), with.size()};
+    std::copy(fresh.begin(), fresh.end(), frame.begin() + static_cast<std::ptrdiff_t>(at));
+    if (!v6)
+        adjust(frame, ethernet_size + 10, old, fresh);
+    constexpr std::size_t tcp_checksum = 16;
+    if (packet.protocol == protocol_tcp && packet.end - packet.transport >= tcp_checksum + 2)
+        adjust(frame, packet.transport + tcp_checksum, old, fresh);
+}
+
+}  // namespace nsbox::net::user

@@ -1,0 +1,86 @@
+#include "net/user/protocol.hpp"
+
+#include "sys/packing.hpp"
+
+#include <cstring>
+
+namespace nsbox::net::user {
+
+namespace {
+
+using sys::pack;
+using sys::Unpacker;
+
+void pack_servers(std::string& out, const std::vector<Server>& servers)
+{
+    pack(out, servers.size());
+    for (const Server& server : servers)
+        pack(out, &server.address, server.size);
+}
+
+void unpack_servers(Unpacker& from, std::vector<Server>& servers)
+{
+    servers.clear();
+    for (std::uint64_t left = from.count(); left > 0; --left) {
+        const std::string bytes = from.text();
+        Server server;
+        server.size = static_cast<socklen_t>(std::min(bytes.size(), sizeof server.address));
+        std::memcpy(&server.address, bytes.data(), server.size);
+        servers.push_back(server);
+    }
+}
+
+}  // namespace
+
+std::string encode(const HelperConfig& config)
+{
+    std::string out;
+    pack(out, static_cast<std::uint64_t>(Order::configure));
+    pack(out, static_cast<std::uint64_t>(config.link.kind));
+    pack(out, std::uint64_t{config.link.mtu});
+    pack(out, std::uint64_t{config.link.ipv6});
+    pack(out, std::uint64_t{config.outbound});
+    pack(out, config.host_loopback.size());
+    for (const PortRange& range : config.host_loopback)
+        pack(out, std::uint64_t{range.first} << 16 | range.last);
+    pack_servers(out, config.servers);
+    return out;
+}
+
+bool decode(const std::string& bytes, HelperConfig& config)
+{
+    Unpacker from{bytes};
+    if (from.number() != static_cast<std::uint64_t>(Order::configure))
+        return false;
+    config.link.kind = static_cast<LinkKind>(from.number());
+    config.link.mtu = static_cast<unsigned>(from.number());
+    config.link.ipv6 = from.number() != 0;
+    config.outbound = from.number() != 0;
+    config.host_loopback.clear();
+    for (std::uint64_t left = from.count(); left > 0; --left) {
+        const std::uint64_t both = from.number();
+        config.host_loopback.push_back(
+            {static_cast<std::uint16_t>(both >> 16), static_cast<std::uint16_t>(both)});
+    }
+    unpack_servers(from, config.servers);
+    return from.is_done();
+}
+
+std::string encode_servers(const std::vector<Server>& servers)
+{
+    std::string out;
+    pack(out, static_cast<std::uint64_t>(Order::servers));
+    pack_servers(out, servers);
+    return out;
+}
+
+bool decode_servers(const std::string& bytes, std::vector<Server>& servers)
+{
+    Unpacker from{bytes};
+    if (from.number() != static_cast<std::uint64_t>(Order::servers))
+        return false;
+    unpack_servers(from, servers);
+    return from.is_done();
+}
+
+}  // namespace nsbox::net::user

@@ -1,0 +1,49 @@
+#pragma once
+
+#include "net/user/dns.hpp"
+#include "net/user/link.hpp"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace nsbox::net::user {
+
+// What the supervisor and the network helper say to each other, over a SOCK_SEQPACKET pair: numbers
+// and texts as sys/packing.hpp has them, the first of which says what it is. Both are of one version.
+
+/// The helper's end of the pair.
+inline constexpr int helper_channel = 3;
+
+enum class Order : std::uint64_t {
+    configure,  ///< A HelperConfig; the first one.
+    attach,     ///< The sandbox's network namespace comes along: begin.
+    follow,     ///< A pidfd of the sandbox comes along: its end is the helper's.
+    servers,    ///< The host's name servers have changed.
+};
+
+enum class Answer : std::uint64_t {
+    ready,   ///< Frames are served. The link's kind, and whether it has IPv6.
+    failed,  ///< The helper ends. Why, as one line.
+};
+
+struct PortRange {
+    std::uint16_t first = 0;
+    std::uint16_t last = 0;
+};
+
+struct HelperConfig {
+    LinkWish link;
+    bool outbound = true;
+    std::vector<PortRange> host_loopback;
+    std::vector<Server> servers;
+};
+
+std::string encode(const HelperConfig& config);
+/// False where the message is another one, or not whole.
+bool decode(const std::string& bytes, HelperConfig& config);
+
+std::string encode_servers(const std::vector<Server>& servers);
+bool decode_servers(const std::string& bytes, std::vector<Server>& servers);
+
+}  // namespace nsbox::net::user

@@ -1,0 +1,462 @@
+"""Sandboxes with a user-mode network: what they reach and what they do not, names, the helper.
+
+Reported bugs of group N by their names. Every refusal stands beside the same action where it is
+allowed.
+"""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import threading
+
+import harness
+import netkit
+from harness import case
+from netkit import (DNS4, DNS6, ECHO, FAR4, FAR6, GATEWAY4, GATEWAY6, GUEST4, GUEST6, HOST4, HOST6,
+                    PEER4, World)
+
+# Nothing of it outlives nsbox.
+ENDS = ("--unshare-pid", "--die-with-parent")
+REFUSED = ("EHOSTUNREACH", "EACCES")  # ICMP and ICMPv6: prohibited.
+
+
+def links(ctx):
+    """Every way to connect a sandbox that this user has: a tap is for root."""
+    return ("veth", "tap") if ctx.root and os.path.exists("/dev/net/tun") else ("veth",)
+
+
+def words(ctx, result):
+    return ctx.ok(result).out.split()
+
+
+def events_of(text):
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def helpers_below(pid):
+    """The network helper of a running nsbox, and the process that it keeps inside."""
+    return [p for p, name in harness.descendants(pid) if name == "nsbox-net"]
+
+
+def status(pid):
+    with open(f"/proc/{pid}/status", encoding="ascii") as file:
+        return dict(line.rstrip("\n").split(":\t", 1) for line in file if ":\t" in line)
+
+
+@case("N-start", "a sandbox with a user-mode network has an interface, addresses and routes")
+def start(ctx):
+    world = World(ctx)
+    for link in links(ctx):
+        result = world.sandbox("sh", "-c", "ip -o addr show eth0; ip route; ip -6 route; "
+                               "ip -o link show eth0", net=f"user,link={link}")
+        out = ctx.ok(result).out
+        for expected in (f"{GUEST4}/24", f"{GUEST6}/64", f"default via {GATEWAY4}",
+                         f"default via {GATEWAY6}", " mtu 16384 "):
+            ctx.true(expected in out, f"{link}: {expected} in {out!r}")
+        for mtu in ("1500", "65520"):
+            result = world.sandbox("ip", "-o", "link", "show", "eth0",
+                                   net=f"user,link={link},mtu={mtu}")
+            ctx.true(f" mtu {mtu} " in ctx.ok(result).out, f"{link}: the MTU: {result}")
+        out = ctx.ok(world.sandbox("ip", "-o", "addr", net=f"user,link={link},ipv6=off")).out
+        ctx.true(GUEST4 in out and GUEST6 not in out, f"{link}: without IPv6: {out!r}")
+
+
+@case("N-events", "the events say which kind of link there is")
+def events(ctx):
+    world = World(ctx)
+    for link in links(ctx):
+        read, write = os.pipe()
+        ctx.ok(world.sandbox("true", net=f"user,link={link}", options=("--events-fd", "9"),
+                             fds={9: write}))
+        os.close(write)
+        found = [e for e in events_of(os.read(read, 65536).decode()) if e["event"] == "network"]
+        os.close(read)
+        ctx.eq([(e["mode"], e["link"], e["ipv6"]) for e in found], [("user", link, True)], link)
+
+
+@case("N08", "without /dev/net/tun a veth pair is used, and asking for a tap names the device")
+def no_tun(ctx):
+    world = World(ctx)
+    result = world.sandbox("true", net="user,link=tap")
+    if ctx.root and os.path.exists("/dev/net/tun"):
+        ctx.ok(result)
+    else:
+        ctx.fails(result, err=r"/dev/net/tun: (Permission denied|No such file)")
+    ctx.ok(world.sandbox("true"))
+
+
+@case("N-errors", "what is wrong with the options is said")
+def errors(ctx):
+    for text, error in (("user,mtu=1000", "MTU of 1000.*between 1500 and 65520"),
+                        ("user,mtu=x", "mtu takes a number"), ("user,link=x", "auto, tap or veth"),
+                        ("user,x=1", 'no setting "x"'), ("user,ipv6=1", "on or off"),
+                        ("slirp", "host, none or user")):
+        ctx.fails(ctx.run(ctx.nsbox, "--net", text, *netkit.SYSTEM, "true"), rc=1, err=error)
+    for text in ("0", "70000", "9-8", "", "x"):
+        ctx.fails(ctx.run(ctx.nsbox, "--net", "user", "--host-loopback", text, *netkit.SYSTEM,
+                          "true"), rc=1, err="ports from 1 to 65535")
+    ctx.fails(ctx.run(ctx.nsbox, "--host-loopback", "80", *netkit.SYSTEM, "true"), rc=1,
+              err="requires --net user")
+    ctx.ok(ctx.run(ctx.nsbox, "--net", "none", *netkit.SYSTEM, "true"))
+    ctx.ok(ctx.run(ctx.nsbox, "--net", "host", *netkit.SYSTEM, "true"))
+
+
+@case("N-reach", "TCP and UDP reach the outside by IPv4 and IPv6", timeout=120)
+def reach(ctx):
+    world = World(ctx)
+    code = "print(*(f(a, 7) for f in (tcp, udp) for a in sys.argv[1:]))"
+    for link in links(ctx):
+        result = world.python(code, FAR4, FAR6, net=f"user,link={link}")
+        ctx.eq(words(ctx, result), ["ok"] * 4, link)
+        # Without outbound access the same is refused.
+        result = world.python(code, FAR4, FAR6, net=f"user,link={link},outbound=off")
+        got = words(ctx, result)
+        ctx.true(len(got) == 4 and all(word in REFUSED for word in got), f"{link}: {got}")
+
+
+@case("N01 N15", "the host is out of reach by every address of its own", timeout=180)
+def host(ctx):
+    world = World(ctx)
+    listeners = [netkit.bound(kind, address, 7000)
+                 for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM)
+                 for address in ("0.0.0.0", "::")]
+    for sock in listeners:
+        serve = netkit.serve_streams if sock.type == socket.SOCK_STREAM else netkit.serve_datagrams
+        threading.Thread(target=serve, args=(sock,), daemon=True).start()
+    code = "print(*(f(a, 7000) for f in (tcp, udp) for a in sys.argv[1:]))"
+    addresses = (GATEWAY4, GATEWAY6, HOST4, HOST6)
+    # The servers are there: without a sandbox they answer.
+    control = ctx.run(netkit.PYTHON, "-c", netkit.CLIENT + code, "127.0.0.1", "::1", HOST4, HOST6)
+    ctx.eq(words(ctx, control), ["ok"] * 8, "outside")
+    for link in links(ctx):
+        got = words(ctx, world.python(code, *addresses, net=f"user,link={link}"))
+        ctx.true(len(got) == 8 and all(word in REFUSED for word in got), f"{link}: {got}")
+        got = words(ctx, world.python(code, *addresses, net=f"user,link={link}",
+                                      options=("--host-loopback", "80,6999-7001")))
+        ctx.eq([got[0], got[1], got[4], got[5]], ["ok"] * 4, f"{link}: the ports that are open")
+        ctx.true(all(word in REFUSED for word in (got[2], got[3], got[6], got[7])),
+                 f"{link}: the host's own addresses: {got}")
+        got = words(ctx, world.python(code, *addresses, net=f"user,link={link}",
+                                      options=("--host-loopback", "6999,7001")))
+        ctx.true(all(word in REFUSED for word in got), f"{link}: other ports: {got}")
+
+
+@case("N01-change", "an address that the host gets while a sandbox runs is out of reach at once")
+def change(ctx):
+    world = World(ctx)
+    listener = netkit.bound(socket.SOCK_STREAM, "0.0.0.0", 7000)
+    threading.Thread(target=netkit.serve_streams, args=(listener,), daemon=True).start()
+    code = ("print(tcp('203.0.113.5', 7), flush=True); sys.stdin.readline();"
+            "print(tcp('203.0.113.5', 7000), flush=True); sys.stdin.readline();"
+            "print(tcp('198.51.100.9', 7))")
+    proc = world.start(netkit.PYTHON, "-c", netkit.CLIENT + code, stdin=subprocess.PIPE)
+    # No such address anywhere: whatever the internet says, it is not ours.
+    first = proc.stdout.readline().decode().strip()
+    ctx.true(first not in ("ok", "wrong", *REFUSED[1:]), f"before: {first}")
+    netkit.configure("ip addr add 203.0.113.5/32 dev lo")
+    control = ctx.run(netkit.PYTHON, "-c", netkit.CLIENT + "print(tcp('203.0.113.5', 7000))")
+    ctx.eq(words(ctx, control), ["ok"], "outside")
+    proc.stdin.write(b"\n")
+    proc.stdin.flush()
+    ctx.eq(proc.stdout.readline().decode().strip(), "EHOSTUNREACH", "afterwards")
+    proc.stdin.write(b"\n")
+    proc.stdin.flush()
+    ctx.eq(proc.stdout.readline().decode().strip(), "ok", "others")
+    ctx.eq(proc.wait(30), 0, "the status")
+
+
+RAW = r'''
+import struct
+def checksum(data):
+    data += b"\0" * (len(data) % 2)
+    total = sum(struct.unpack(f"!{len(data) // 2}H", data))
+    while total >> 16:
+        total = (total & 0xffff) + (total >> 16)
+    return ~total & 0xffff
+def datagram(destination, port, text):
+    """A frame as the kernel would never send it: to an address that no route leads to."""
+    udp = struct.pack("!HHHH", 5555, port, 8 + len(text), 0) + text
+    header = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 20 + len(udp), 1, 0, 64, 17, 0,
+                         socket.inet_aton("10.0.2.100"), socket.inet_aton(destination))
+    header = header[:10] + struct.pack("!H", checksum(header)) + header[12:]
+    return header + udp
+def ethernet(payload, kind=0x0800):
+    return b"\x52\x55\x0a\x00\x02\x02" + mac + struct.pack("!H", kind) + payload
+raw = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+raw.bind(("eth0", 0))
+mac = raw.getsockname()[4]
+def attempt(frame):
+    """The kernel itself refuses some."""
+    try: raw.send(frame)
+    except OSError: pass
+'''
+
+
+@case("N-raw", "a command that makes frames of its own gains nothing by it", timeout=120)
+def raw_frames(ctx):
+    world = World(ctx)
+    sock = netkit.bound(socket.SOCK_DGRAM, "127.0.0.1", 7000)
+    sock.settimeout(20)
+    code = RAW + ("for a in ('127.0.0.1', '0.0.0.0', sys.argv[1], '10.0.2.2'):\n"
+                  "    raw.send(ethernet(datagram(a, 7000, b'raw to ' + a.encode())))\n"
+                  "attempt(b'short'); attempt(ethernet(b''));"
+                  "attempt(ethernet(b'\\x4f' + b'\\xff' * 50));"
+                  "attempt(ethernet(b'\\x60' * 60, 0x86dd))\n"
+                  # What comes after all that still works.
+                  "print(udp('10.0.2.2', 7001))")
+    last = netkit.bound(socket.SOCK_DGRAM, "127.0.0.1", 7001)
+    threading.Thread(target=netkit.serve_datagrams, args=(last,), daemon=True).start()
+    result = world.python(code, HOST4, options=("--cap-add", "CAP_NET_RAW", "--host-loopback",
+                                                "7000-7001"))
+    ctx.eq(words(ctx, result), ["ok"], "what comes after")
+    # In order; only the one through the gateway has come.
+    ctx.eq(sock.recv(100), b"raw to 10.0.2.2", "the first datagram that arrived")
+    sock.settimeout(0.5)
+    try:
+        raise AssertionError(f"another one came: {sock.recv(100)!r}")
+    except socket.timeout:
+        pass
+
+
+@case("N-admin", "a command with CAP_NET_ADMIN changes its own interface and reaches no more")
+def admin(ctx):
+    world = World(ctx)
+    listener = netkit.bound(socket.SOCK_STREAM, "0.0.0.0", 7000)
+    threading.Thread(target=netkit.serve_streams, args=(listener,), daemon=True).start()
+    script = ("ip addr add 10.0.2.77/24 dev eth0 && ip route replace default via 10.0.2.3 && "
+              "ip route replace 192.0.2.0/24 via 10.0.2.2 && ip link set eth0 mtu 9000 && "
+              "exec \"$@\"")
+    code = netkit.CLIENT + "print(tcp(sys.argv[1], 7000), tcp(sys.argv[2], 7))"
+    result = world.sandbox("sh", "-c", script, "sh", netkit.PYTHON, "-c", code, HOST4, FAR4,
+                           options=("--cap-add", "CAP_NET_ADMIN"))
+    ctx.eq(words(ctx, result), ["EHOSTUNREACH", "ok"], "the host, and others")
+    # Without the capability nothing can be changed, and the interface shows no other end.
+    result = world.sandbox("sh", "-c", "ip addr add 10.0.2.77/24 dev eth0 2>&1; ip -o link",
+                           options=("--cap-drop", "ALL"))
+    ctx.true("Operation not permitted" in result.out, f"no capability: {result}")
+    ctx.eq([line.split(": ")[1].split("@")[0] for line in result.out.splitlines()
+            if line[:1].isdigit()], ["lo", "eth0"], "the interfaces")
+
+
+@case("N-integrity", "what is sent arrives unchanged, at every MTU and both ways at once",
+      timeout=240)
+def integrity(ctx):
+    world = World(ctx)
+    # 16 MiB in pieces of odd sizes; the echo comes back while more is sent.
+    code = r"""
+import random
+address, total = sys.argv[1], 16 << 20
+s = socket.create_connection((address, 7), 60)
+rng = random.Random(5)
+block = rng.randbytes(1 << 20)
+sent, got = hashlib.sha256(), hashlib.sha256()
+def send():
+    left = total
+    while left:
+        size = min(left, rng.randrange(1, 300000))
+        sent.update(block[:size]); s.sendall(block[:size]); left -= size
+    s.shutdown(socket.SHUT_WR)
+t = threading.Thread(target=send); t.start()
+count = 0
+while data := s.recv(1 << 18):
+    got.update(data); count += len(data)
+t.join()
+print(count, sent.digest() == got.digest())
+"""
+    for link in links(ctx):
+        for mtu in ("1500", "16384", "65520"):
+            for address in (FAR4, FAR6):
+                result = world.python(code, address, net=f"user,link={link},mtu={mtu}",
+                                      timeout=120)
+                ctx.eq(words(ctx, result), [str(16 << 20), "True"], f"{link} {mtu} {address}")
+
+
+@case("N05", "datagrams and payloads larger than the MTU get through")
+def large(ctx):
+    world = World(ctx)
+    code = "print(*(udp(sys.argv[1], 7, os.urandom(size)) for size in (1, 1400, 9000)))"
+    for mtu in ("1500", "16384", "65520"):
+        result = world.python(code, FAR4, net=f"user,mtu={mtu}")
+        ctx.eq(words(ctx, result), ["ok"] * 3, mtu)
+
+
+@case("N06", "names are asked of the host's name server, also after that has changed", timeout=120)
+def names(ctx):
+    world = World(ctx)
+    ask = r"""
+import struct
+def ask(server, name, kind=1):
+    q = b"\x12\x34\x01\x00\x00\x01\0\0\0\0\0\0" + b"".join(
+        bytes([len(l)]) + l.encode() for l in name.split(".")) + b"\0" + struct.pack("!HH", kind, 1)
+    s = socket.socket(family(server), socket.SOCK_DGRAM); s.settimeout(20)
+    s.connect((server, 53)); s.send(q)
+    try: got = s.recv(65536)
+    except OSError as e: return errno.errorcode.get(e.errno, type(e).__name__)
+    if got[:2] != q[:2] or not got[2] & 0x80: return "wrong"
+    if got[2] & 2: return "cut"
+    if got[3] & 15: return "code%d" % (got[3] & 15)
+    return socket.inet_ntoa(got[-4:]) if kind == 1 else str(len(got))
+"""
+    result = world.python(ask + "print(*(ask(s, 'test.example') for s in sys.argv[1:]))", DNS4,
+                          DNS6)
+    ctx.eq(words(ctx, result), [FAR4, FAR4], "the answer")
+    result = world.python(ask + f"print(ask('{DNS4}', 'none.example'))")
+    ctx.eq(words(ctx, result), ["code3"], "a name that does not exist")
+    # 20 strings of 255 bytes: whole where the MTU lets them, else cut, so that TCP is tried.
+    for mtu, expected in (("16384", str(12 + 19 + 20 * 268)), ("1500", "cut")):
+        result = world.python(ask + f"print(ask('{DNS4}', 'large.example', 16))",
+                              net=f"user,mtu={mtu}")
+        ctx.eq(words(ctx, result), [expected], f"a large answer at MTU {mtu}")
+    # A resolver on the host's loopback, as systemd-resolved is one.
+    local = netkit.Names({"test.example": ("192.0.2.99",)})
+    stub = netkit.bound(socket.SOCK_DGRAM, "127.0.0.53", 53)
+    threading.Thread(target=netkit.serve_datagrams, args=(stub, local.answer), daemon=True).start()
+    proc = world.start(netkit.PYTHON, "-c", netkit.CLIENT + ask +
+                       f"print(ask('{DNS4}', 'test.example'), flush=True)\n"
+                       "sys.stdin.readline()\n"
+                       "for _ in range(200):\n"
+                       f"    got = ask('{DNS4}', 'test.example')\n"
+                       "    if got == '192.0.2.99': break\n"
+                       "    time.sleep(0.05)\n"
+                       "print(got, flush=True)\n"
+                       f"print(udp('127.0.0.53', 53, seconds=1), udp('{HOST4}', 53, seconds=1))",
+                       stdin=subprocess.PIPE)
+    ctx.eq(proc.stdout.readline().decode().strip(), FAR4, "the first server")
+    world.set_servers("127.0.0.53")
+    proc.stdin.write(b"\n")
+    proc.stdin.flush()
+    ctx.eq(proc.stdout.readline().decode().strip(), "192.0.2.99", "the next server")
+    # The forwarder's own way to it is not the command's.
+    last = proc.stdout.readline().decode().split()
+    ctx.true("ok" not in last and "wrong" not in last, f"directly: {last}")
+    ctx.eq(proc.wait(30), 0, "the status")
+    # None at all: said at once.
+    world.set_servers()
+    result = world.python(ask + f"print(ask('{DNS4}', 'test.example'))")
+    ctx.eq(words(ctx, result), ["code2"], "without a server")
+
+
+@case("N09", "without a route on the host a sandbox starts, and what cannot be reached fails")
+def no_route(ctx):
+    world = World(ctx)
+    netkit.configure("ip route del default; ip -6 route del default")
+    result = world.python("print(tcp(sys.argv[1], 7))", FAR4)
+    got = words(ctx, result)
+    ctx.true(got[0] not in ("ok", "wrong"), f"without a route: {got}")
+    netkit.configure(f"ip route add default via {PEER4}")
+    ctx.eq(words(ctx, world.python("print(tcp(sys.argv[1], 7))", FAR4)), ["ok"], "with one")
+
+
+@case("N11", "a host without IPv6 is no hindrance")
+def no_ipv6(ctx):
+    world = World(ctx)
+    with open("/proc/sys/net/ipv6/conf/up0/disable_ipv6", "w", encoding="ascii") as file:
+        file.write("1")  # Of the network namespace that this case has made.
+    code = "print(tcp(sys.argv[1], 7), tcp(sys.argv[2], 7))"
+    got = words(ctx, world.python(code, FAR4, FAR6))
+    ctx.eq(got[0], "ok", "IPv4")
+    ctx.true(got[1] not in ("ok", "wrong"), f"IPv6: {got}")
+
+
+@case("N-helper", "the helper has no files, no capabilities and few system calls")
+def helper(ctx):
+    world = World(ctx)
+    proc = world.start("sh", "-c", "echo ready; exec sleep 1000", options=ENDS)
+    proc.stdout.readline()
+    found = helpers_below(proc.pid)
+    ctx.eq(len(found), 2, f"the helper and the process inside: {found}")
+    own = status(os.getpid())
+    ctx.true(own["Seccomp"] == "0" and own["NoNewPrivs"] == "0", f"outside: {own}")
+    for pid in found:
+        state = status(pid)
+        for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"):
+            ctx.eq(int(state[name], 16), 0, f"{name} of {pid}")
+        ctx.eq((state["NoNewPrivs"], state["Seccomp"]), ("1", "2"), f"confinement of {pid}")
+        if ctx.root:
+            ctx.eq(os.listdir(f"/proc/{pid}/root"), [], f"the root of {pid}")
+            targets = {os.readlink(f"/proc/{pid}/fd/{fd}").split(":")[0]
+                       for fd in os.listdir(f"/proc/{pid}/fd")}
+            allowed = {"socket", "anon_inode", "/dev/null", "/dev/net/tun", "pipe"}
+            ctx.true(targets <= allowed, f"the descriptors of {pid}: {targets}")
+    proc.kill()
+    proc.wait(20)
+
+
+@case("N12", "a helper that dies ends the sandbox, which says so; with required=off it goes on",
+      timeout=120)
+def helper_dies(ctx):
+    world = World(ctx)
+    for net, ends in (("user", True), ("user,required=off", False)):
+        for which in (0, 1):
+            read, write = os.pipe()
+            command = ("sh", "-c", "echo ready; exec sleep 1000") if ends else \
+                ("sh", "-c", "echo ready; read x; exit 7")
+            proc = world.start(*command, net=net, options=(*ENDS, "--events-fd", "9"),
+                               fds={9: write}, stdin=subprocess.PIPE)
+            os.close(write)
+            proc.stdout.readline()
+            os.kill(sorted(helpers_below(proc.pid))[which], signal.SIGKILL)
+            if which == 1:
+                # The process inside only makes sockets: what runs goes on.
+                proc.kill()
+                proc.wait(20)
+                os.close(read)
+                continue
+            if ends:
+                ctx.eq(proc.wait(20), 125, "the status")
+            else:
+                proc.stdin.write(b"\n")
+                proc.stdin.flush()
+                ctx.eq(proc.wait(20), 7, "the status")
+            text = b""
+            while chunk := os.read(read, 65536):
+                text += chunk
+            os.close(read)
+            found = events_of(text.decode())
+            ctx.true(any(e["event"] == "network-failed" for e in found), f"the events: {found}")
+            ctx.eq(found[-1]["reason"], "network-failed" if ends else "exited", "the reason")
+
+
+@case("N12-killed", "SIGKILL of nsbox, or of the sandbox, leaves no helper and no process inside",
+      timeout=180)
+def all_gone(ctx):
+    world = World(ctx)
+    for turn in range(6):
+        proc = world.start("sh", "-c", "echo ready; exec sleep 1000",
+                           options=ENDS)
+        proc.stdout.readline()
+        below = [p for p, _ in harness.descendants(proc.pid)]
+        ctx.true(len(helpers_below(proc.pid)) == 2, "there is a helper")
+        victim = proc.pid if turn % 2 else [p for p in below if p not in helpers_below(proc.pid)][0]
+        os.kill(victim, signal.SIGKILL)
+        proc.wait(20)
+
+        def gone():
+            reap_adopted()
+            return not any(os.path.exists(f"/proc/{pid}") for pid in below)
+
+        ctx.until(gone, 10, f"turn {turn}: the end of everything")
+
+
+def reap_adopted():
+    while True:
+        try:
+            if os.waitpid(-1, os.WNOHANG)[0] == 0:
+                return
+        except ChildProcessError:
+            return
+
+
+@case("N-many", "many sandboxes with networks at once, each with the same addresses", timeout=300)
+def many(ctx):
+    world = World(ctx)
+    code = netkit.CLIENT + "print(tcp(sys.argv[1], 7), flush=True); sys.stdin.readline()"
+    procs = [world.start(netkit.PYTHON, "-c", code, FAR4, stdin=subprocess.PIPE,
+                         options=("--unshare-pid",)) for _ in range(20)]
+    for proc in procs:
+        ctx.eq(proc.stdout.readline().decode().strip(), "ok", "an answer")
+    for proc in procs:
+        proc.stdin.close()
+        ctx.eq(proc.wait(30), 0, "the status")

@@ -1,0 +1,62 @@
+// What the supervisor tells the network helper, there and back.
+
+#include "net/user/protocol.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cstring>
+
+using namespace nsbox::net::user;
+
+namespace {
+
+Server some_server(std::uint8_t last)
+{
+    Server server;
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = last;
+    server.size = sizeof address;
+    std::memcpy(&server.address, &address, sizeof address);
+    return server;
+}
+
+}  // namespace
+
+TEST_CASE("a configuration comes back as it was, and no part of one does")
+{
+    HelperConfig config;
+    config.link = {LinkKind::veth, 16384, false};
+    config.outbound = false;
+    config.host_loopback = {{1, 65535}, {80, 80}};
+    config.servers = {some_server(1), some_server(2)};
+    const std::string bytes = encode(config);
+    HelperConfig got;
+    REQUIRE(decode(bytes, got));
+    CHECK(got.link.kind == LinkKind::veth);
+    CHECK(got.link.mtu == 16384);
+    CHECK_FALSE(got.link.ipv6);
+    CHECK_FALSE(got.outbound);
+    REQUIRE(got.host_loopback.size() == 2);
+    CHECK(got.host_loopback[0].last == 65535);
+    REQUIRE(got.servers.size() == 2);
+    CHECK(got.servers[1].size == sizeof(sockaddr_in));
+    CHECK(std::memcmp(&got.servers[1].address, &config.servers[1].address, got.servers[1].size) ==
+          0);
+    for (std::size_t size = 0; size < bytes.size(); ++size) {
+        HelperConfig part;
+        CHECK_FALSE(decode(bytes.substr(0, size), part));
+    }
+    CHECK_FALSE(decode(bytes + "x", got));
+}
+
+TEST_CASE("a list of servers is no configuration")
+{
+    const std::string bytes = encode_servers({some_server(7)});
+    std::vector<Server> servers;
+    REQUIRE(decode_servers(bytes, servers));
+    CHECK(servers.size() == 1);
+    HelperConfig config;
+    CHECK_FALSE(decode(bytes, config));
+    CHECK_FALSE(decode_servers(encode(HelperConfig{}), servers));
+}

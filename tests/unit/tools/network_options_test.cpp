@@ -1,0 +1,64 @@
+// --net and --host-loopback.
+
+#include <network_options.hpp>
+
+#include <doctest/doctest.h>
+
+using nsbox::Ports;
+using nsbox::UserNetwork;
+using nsbox::tool::NetworkChoice;
+using nsbox::tool::parse_network;
+using nsbox::tool::parse_ports;
+
+TEST_CASE("a mode, with its settings")
+{
+    NetworkChoice choice;
+    REQUIRE_FALSE(parse_network("host", choice));
+    CHECK_FALSE(choice.own);
+    REQUIRE_FALSE(parse_network("none", choice));
+    CHECK(choice.own);
+    CHECK_FALSE(choice.user);
+    REQUIRE_FALSE(parse_network("user", choice));
+    REQUIRE(choice.user);
+    CHECK(choice.user->mtu == 16384);
+    CHECK(choice.user->outbound);
+    REQUIRE_FALSE(
+        parse_network("user,mtu=1500,link=veth,ipv6=off,outbound=off,required=off", choice));
+    CHECK(choice.own);
+    CHECK(choice.user->mtu == 1500);
+    CHECK(choice.user->link == UserNetwork::Link::veth);
+    CHECK_FALSE(choice.user->ipv6);
+    CHECK_FALSE(choice.user->outbound);
+    CHECK_FALSE(choice.user->end_with_helper);
+}
+
+TEST_CASE("what is no mode is refused with the reason")
+{
+    for (const char* text :
+         {"", "users", "user,", "user,mtu", "user,mtu=", "user,mtu=-1", "user,mtu=1x",
+          "user,link=", "user,ipv6=yes", "user,foo=on", "host,x"}) {
+        NetworkChoice choice;
+        INFO(text);
+        const auto wrong = parse_network(text, choice);
+        REQUIRE(wrong);
+        CHECK(wrong->find("--net") == 0);
+    }
+}
+
+TEST_CASE("ports and ranges of them")
+{
+    std::vector<Ports> ports;
+    REQUIRE_FALSE(parse_ports("80,8000-8010", ports));
+    REQUIRE(ports.size() == 2);
+    CHECK(ports[0].first == 80);
+    CHECK(ports[0].last == 80);
+    CHECK(ports[1].last == 8010);
+    ports.clear();
+    REQUIRE_FALSE(parse_ports("all", ports));
+    CHECK(ports[0].first == 1);
+    CHECK(ports[0].last == 65535);
+    for (const char* text : {"", "0", "65536", "80,", "9-8", "-", "1-", "-5", "http"}) {
+        INFO(text);
+        CHECK(parse_ports(text, ports));
+    }
+}

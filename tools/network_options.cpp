@@ -1,0 +1,112 @@
+#include "network_options.hpp"
+
+#include <charconv>
+
+namespace nsbox::tool {
+
+namespace {
+
+std::vector<std::string> split(const std::string& text, char separator)
+{
+    std::vector<std::string> parts;
+    for (std::size_t at = 0;;) {
+        const std::size_t end = text.find(separator, at);
+        parts.push_back(text.substr(at, end - at));
+        if (end == std::string::npos)
+            return parts;
+        at = end + 1;
+    }
+}
+
+template <class T>
+bool to_number(const std::string& text, T& value)
+{
+    const char* const end = text.data() + text.size();
+    const auto [at, error] = std::from_chars(text.data(), end, value);
+    return error == std::errc{} && at == end && !text.empty();
+}
+
+bool to_switch(const std::string& text, bool& value)
+{
+    value = text == "on";
+    return value || text == "off";
+}
+
+bool to_link(const std::string& text, UserNetwork::Link& link)
+{
+    using Link = UserNetwork::Link;
+    link = text == "tap" ? Link::tap : text == "veth" ? Link::veth : Link::automatic;
+    return link != Link::automatic || text == "auto";
+}
+
+std::optional<std::string> apply_setting(const std::string& word, UserNetwork& user)
+{
+    const std::size_t equals = word.find('=');
+    const std::string key = word.substr(0, equals);
+    const std::string value = equals == std::string::npos ? "" : word.substr(equals + 1);
+    constexpr const char* takes_switch = " takes on or off, not \"";
+    if (key == "mtu")
+        return to_number(value, user.mtu)
+                   ? std::nullopt
+                   : std::optional{"--net: mtu takes a number of bytes, not \"" + value + "\""};
+    if (key == "link")
+        return to_link(value, user.link)
+                   ? std::nullopt
+                   : std::optional{"--net: link takes auto, tap or veth, not \"" + value + "\""};
+    bool* const target = key == "ipv6"       ? &user.ipv6
+                         : key == "outbound" ? &user.outbound
+                         : key == "required" ? &user.end_with_helper
+                                             : nullptr;
+    if (target == nullptr)
+        return "--net: there is no setting \"" + key +
+               "\" of user; there are mtu, link, ipv6, outbound and required";
+    return to_switch(value, *target) ? std::nullopt
+                                     : std::optional{"--net: " + key + takes_switch + value + "\""};
+}
+
+bool to_ports(const std::string& text, Ports& ports)
+{
+    const std::size_t dash = text.find('-');
+    if (!to_number(text.substr(0, dash), ports.first) || ports.first == 0)
+        return false;
+    ports.last = ports.first;
+    return dash == std::string::npos ||
+           (to_number(text.substr(dash + 1), ports.last) && ports.last >= ports.first);
+}
+
+}  // namespace
+
+std::optional<std::string> parse_network(const std::string& text, NetworkChoice& choice)
+{
+    const std::vector<std::string> words = split(text, ',');
+    if (text == "host" || text == "none") {
+        choice = {text == "none", std::nullopt};
+        return std::nullopt;
+    }
+    if (words[0] != "user")
+        return "--net takes host, none or user, not \"" + words[0] + "\"";
+    choice = {true, UserNetwork{}};
+    for (std::size_t i = 1; i < words.size(); ++i)
+        if (std::optional<std::string> wrong = apply_setting(words[i], *choice.user))
+            return wrong;
+    return std::nullopt;
+}
+
+std::optional<std::string> parse_ports(const std::string& text, std::vector<Ports>& ports)
+{
+    if (text == "all") {
+        ports.push_back({1, 65535});
+        return std::nullopt;
+    }
+    for (const std::string& word : split(text, ',')) {
+        Ports range;
+        if (!to_ports(word, range))
+            return "--host-loopback takes all, or ports from 1 to 65535 as in 8080,9000-9010, not "
+                   "\"" +
+                   word + "\"";
+        ports.push_back(range);
+    }
+    return std::nullopt;
+}
+
+}  // namespace nsbox::tool

@@ -1,0 +1,25 @@
+#pragma once
+
+#include "nsbox/spec.hpp"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace nsbox::tool {
+
+/// What --net asks for.
+struct NetworkChoice {
+    bool own = false;  ///< A network namespace of the sandbox's own.
+    std::optional<UserNetwork> user;
+};
+
+// Each takes an option's text; what is wrong with it, as a sentence for the user, or nothing.
+
+/// "host", "none", or "user" with settings behind commas.
+std::optional<std::string> parse_network(const std::string& text, NetworkChoice& choice);
+
+/// "all", or ports and ranges behind commas: "8080,9000-9010".
+std::optional<std::string> parse_ports(const std::string& text, std::vector<Ports>& ports);
+
+}  // namespace nsbox::tool
