@@ -64,15 +64,14 @@ void close_others(std::vector<int> keep)
     close_up_to(~0U);
 }
 
-/// What this process needs its rights for is done, except that it may have to signal a command
-/// that has become another user.
-void drop_capabilities(bool keep_kill)
+/// What this process needs its rights for is done, except what is to be kept.
+void drop_capabilities(__u32 keep)
 {
     __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
     __user_cap_data_struct sets[2] = {};
-    if (keep_kill && ::syscall(SYS_capget, &header, sets) == 0) {
-        const __u32 kill = sets[0].permitted & (1U << CAP_KILL);
-        sets[0] = {kill, kill, 0};
+    if (keep != 0 && ::syscall(SYS_capget, &header, sets) == 0) {
+        keep &= sets[0].permitted;
+        sets[0] = {keep, keep, 0};
         sets[1] = {};
     }
     // Refused only where there is nothing to drop.
@@ -134,6 +133,18 @@ bool must_adopt(const Spec& spec)
            (spec.die_with_parent || spec.end_with_command || spec.limits.any());
 }
 
+/// A command that has become another user can be signalled; the sandbox's control group can be
+/// removed even from one that nobody may write to by its mode, such as the hierarchy's root.
+__u32 kept_capabilities(const Spec& spec)
+{
+    __u32 keep = 0;
+    if (spec.signals_command || spec.limits.any() || must_adopt(spec))
+        keep |= 1U << CAP_KILL;
+    if (spec.namespaces.pid == Own::no && (spec.end_with_command || spec.limits.any() || spec.name))
+        keep |= 1U << CAP_DAC_OVERRIDE;
+    return keep;
+}
+
 void say_what_ended_it(const Spec& spec, const ExitStatus& status, const Messages& messages)
 {
     if (status.reason == Reason::time_limit)
@@ -164,8 +175,7 @@ int start_and_wait(const Request& request, const Watch& watch, const Messages& m
         if (fd)
             keep.push_back(*fd);
     close_others(keep);
-    drop_capabilities(request.spec.signals_command || request.spec.limits.any() ||
-                      must_adopt(request.spec));
+    drop_capabilities(kept_capabilities(request.spec));
     forget_code_of_long_run(request.spec, keep);
     const Result<ExitStatus> status = sandbox->wait();
     if (must_adopt(request.spec))

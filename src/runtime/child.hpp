@@ -26,6 +26,8 @@ struct ChildProgram {
     int init_program = -1;     ///< What init is to execute, if not a path.
     int init_supervisor = -1;  ///< A pidfd that init is to have.
     bool init_adopts = false;  ///< Init is not pid 1 and is given the list of its children.
+    int init_group = -1;       ///< A control group that init is to have...
+    int init_lifeline = -1;    ///< ...and the pipe that shows that it lives.
 
     int host_terminal = -1;  ///< A pty master of the host.
 

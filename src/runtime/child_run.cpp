@@ -6,6 +6,7 @@
 #include "sys/raw.hpp"
 
 #include <csignal>
+#include <initializer_list>
 #include <linux/prctl.h>
 #include <sys/socket.h>
 
@@ -108,8 +109,9 @@ void settle_parent_death(const ChildProgram& program) noexcept
                 rc = raw::fcntl(state.proc, F_SETFD, 0);
         }
     }
-    if (rc >= 0 && program.init_supervisor >= 0)
-        rc = raw::fcntl(program.init_supervisor, F_SETFD, 0);
+    for (const int fd : {program.init_supervisor, program.init_group, program.init_lifeline})
+        if (rc >= 0 && fd >= 0)
+            rc = raw::fcntl(fd, F_SETFD, 0);
     if (rc >= 0)
         rc = raw::fcntl(program.packet, F_SETFD, 0);
     if (rc >= 0)
@@ -213,6 +215,8 @@ void run_child(const ChildProgram& program) noexcept
     state.own[2] = program.packet;
     state.own[3] = program.init_supervisor;
     state.own[4] = program.host_terminal;
+    state.own[5] = program.init_group;
+    state.own[6] = program.init_lifeline;
     run_steps(program, state, program.early_steps, program.step_count);
     settle_parent_death(program);
     if (program.init >= 0)

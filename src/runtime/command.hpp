@@ -35,7 +35,8 @@ enum class Tell : std::uint32_t {
     late_failed,    ///< Something between the last step and exec; value: errno.
     filter_failed,  ///< Seccomp could not be loaded; value: errno.
     about_to_exec,  ///< The next thing is exec: the channel's end means that it happened.
-    started,        ///< The command runs; value: its pid inside.
+    started,        ///< The command runs; value: its pid inside; site: 1 if in a control group that
+                    ///< was made for it.
     exited,         ///< The command ended; value: its wait status; step: 1 if it was the last.
                     ///< A CommandUsage follows.
     moved,          ///< The set-up goes on in another process, the value-th; its pidfd comes along.
@@ -56,6 +57,7 @@ struct CommandUsage {
     std::uint64_t user_us;
     std::uint64_t system_us;
     std::uint64_t max_rss_kib;
+    std::uint64_t oom_kills;  ///< In its control group; all ones where nobody counts them.
 };
 
 /// Sends a message that a descriptor comes with; the number of bytes or -errno. MSG_NOSIGNAL.

@@ -1,6 +1,6 @@
 #include "runtime/control.hpp"
 
-#include "runtime/init_image.hpp"
+#include "runtime/clear_up.hpp"
 #include "runtime/supervise.hpp"
 #include "sys/packing.hpp"
 #include "sys/pass.hpp"
@@ -11,7 +11,6 @@
 #include <csignal>
 #include <cstring>
 #include <initializer_list>
-#include <spawn.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -171,53 +170,14 @@ Result<std::unique_ptr<Control>> Control::open(Registry registry, SandboxInfo in
     control->is_bound_ = true;
     control->registry_ = std::move(registry);
     control->info_ = std::move(info);
-    TRY(control->start_janitor());
+    control->janitor_ = TRY(start_clear_up(
+        {socket_name(control->key_), control->registry_.folder.get(), -1, false}));
     return control;
 }
 
 Control::~Control()
 {
     remove_socket();
-}
-
-/// The init program in another role, outside of the sandbox, where nobody inside can reach what it
-/// holds.
-Result<> Control::start_janitor()
-{
-    // Numbers that no descriptor of ours is likely to have; these are copies for the new process.
-    constexpr int packet_number = 1000;
-    constexpr int supervisor_number = 1001;
-    constexpr int registry_number = 1002;
-    const Fd image = TRY(make_init_image());
-    const Fd packet = TRY(make_packet());
-    TRY(fill_clear_up_packet(socket_name(key_), supervisor_number, registry_number, packet.get()));
-    const Fd supervisor{raw::pidfd_open(::getpid())};
-    if (!supervisor)
-        return fail("pidfd_open", -supervisor.error(), "this process");
-    posix_spawn_file_actions_t actions;
-    ::posix_spawn_file_actions_init(&actions);
-    const std::pair<int, int> copies[] = {{packet.get(), packet_number},
-                                          {supervisor.get(), supervisor_number},
-                                          {registry_.folder.get(), registry_number}};
-    for (const auto& [from, to] : copies)
-        ::posix_spawn_file_actions_adddup2(&actions, from, to);
-    posix_spawnattr_t attributes;
-    ::posix_spawnattr_init(&attributes);
-    // What a terminal sends to this process's group is not meant for it.
-    ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID);
-    char name[] = "init";
-    std::string number = std::to_string(packet_number);
-    char* const argv[] = {name, number.data(), nullptr};
-    char* const environment[] = {nullptr};
-    const std::string path = "/proc/self/fd/" + std::to_string(image.get());
-    pid_t pid = -1;
-    const int rc = ::posix_spawn(&pid, path.c_str(), &actions, &attributes, argv, environment);
-    ::posix_spawnattr_destroy(&attributes);
-    ::posix_spawn_file_actions_destroy(&actions);
-    if (rc != 0)
-        return fail("Can't start the process that clears up", rc);
-    janitor_ = Fd{raw::pidfd_open(pid)};
-    return {};
 }
 
 void Control::remove_socket()

@@ -46,7 +46,6 @@ private:
     };
 
     Control() = default;
-    Result<> start_janitor();
     void remove_socket();
     void accept_one();
     bool answer(Client& client, Orders& orders);

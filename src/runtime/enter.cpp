@@ -2,6 +2,7 @@
 
 #include "ns/terminal_filter.hpp"
 #include "runtime/environment.hpp"
+#include "runtime/group.hpp"
 #include "sys/host.hpp"
 #include "sys/raw.hpp"
 
@@ -211,6 +212,9 @@ Result<Running> enter(const Fd& child, const Recipe& recipe, const Entry& entry,
     } else {
         keep_together(plan);
     }
+    // With the other processes of the sandbox, where this user may start one there from where it is.
+    const Fd group = recipe.group.empty() ? Fd{} : open_group(recipe.group);
+    plan.group = plan.join_pid < 0 && group ? group.get() : -1;
     // The order of the main command's set-up: the terminal is the last thing that needs the tree.
     // Neither the directory nor the program may be reached through what is open here.
     plan.steps.emplace_back(CloseOthers{});

@@ -127,7 +127,8 @@ void Events::write(const std::string& members) const
         (void)write_quietly(fd_, "{\"sandbox\": \"" + id_ + "\", " + members + "}\n");
 }
 
-void Events::started(pid_t child, pid_t command, const NamespaceReport& report) const
+void Events::started(pid_t child, pid_t command, const NamespaceReport& report,
+                     const std::string& group) const
 {
     std::string namespaces;
     for (std::size_t i = 0; i < namespace_count; ++i)
@@ -136,6 +137,7 @@ void Events::started(pid_t child, pid_t command, const NamespaceReport& report) 
                           "\": " + std::to_string(report.inodes[i]);
     write("\"event\": \"started\"" + number("child-pid", static_cast<std::uint64_t>(child)) +
           (command > 0 ? number("command-pid", static_cast<std::uint64_t>(command)) : "") +
+          (group.empty() ? "" : ", \"control-group\": " + json_text(group)) +
           ", \"namespaces\": {" + namespaces + "}");
 }
 

@@ -18,7 +18,9 @@ public:
     /// A random name for the sandbox, 16 hexadecimal digits.
     const std::string& id() const noexcept { return id_; }
 
-    void started(pid_t child, pid_t command, const NamespaceReport& report) const;
+    /// `group`: the path of the sandbox's own control group, or empty.
+    void started(pid_t child, pid_t command, const NamespaceReport& report,
+                 const std::string& group = {}) const;
     /// The sandbox has a user-mode network, through this kind of link...
     void network(const net::HelperClient& helper) const;
     /// ...or has it no more.

@@ -101,6 +101,9 @@ PacketHeader fill(Block& block, const Plan& plan, int channel)
     header.children = header.proc = -1;  // The set-up child says where it is.
     header.program = plan.program.get();
     header.registry = -1;
+    header.group = plan.group;
+    header.group_name = plan.group_name.empty() ? 0 : block.add_text(plan.group_name.c_str());
+    header.lifeline = plan.lifeline;
     header.ambient = plan.ambient;
     header.candidates = block.add_texts(plan.candidates);
     header.candidate_count = static_cast<std::uint32_t>(plan.candidates.size());
@@ -206,16 +209,20 @@ Result<> fill_packet(const Plan& plan, int channel, int packet)
     return {};
 }
 
-Result<> fill_clear_up_packet(const std::string& socket, int supervisor, int registry, int packet)
+Result<> fill_clear_up_packet(const ClearUp& what, int supervisor, int packet)
 {
     Block block{(sizeof(PacketHeader) + 7) & ~std::size_t{7}};
     PacketHeader header{};
     header.magic = packet_magic;
-    header.flags = packet_clear_up;
+    const bool is_guard = what.lifeline >= 0;
+    header.flags = (is_guard ? packet_guard : packet_clear_up) |
+                   (what.at_once ? packet_die_with_parent : 0U);
     header.channel = header.program = header.children = header.proc = -1;
     header.supervisor = supervisor;
-    header.registry = registry;
-    header.socket = block.add_text(socket.c_str());
+    header.registry = is_guard ? -1 : what.folder;
+    header.group = is_guard ? what.folder : -1;
+    header.lifeline = what.lifeline;
+    (is_guard ? header.group_name : header.socket) = block.add_text(what.name.c_str());
     header.size = static_cast<std::uint32_t>(block.bytes().size());
     std::memcpy(block.bytes().data(), &header, sizeof header);
     if (const int rc = write_all(packet, block.bytes().data(), block.bytes().size()); rc < 0)

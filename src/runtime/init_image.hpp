@@ -1,5 +1,6 @@
 #pragma once
 
+#include "runtime/clear_up.hpp"
 #include "runtime/plan.hpp"
 #include "sys/fd.hpp"
 
@@ -21,9 +22,8 @@ Result<sys::Fd> make_packet();
 /// through its descriptor `channel`.
 Result<> fill_packet(const Plan& plan, int channel, int packet);
 
-/// The same for a process that removes a socket of the folder `registry` when the process of the
-/// pidfd `supervisor` is dead; the numbers are those that it will have them under.
-Result<> fill_clear_up_packet(const std::string& socket, int supervisor, int registry, int packet);
+/// The same for a process that clears up after the process of the pidfd `supervisor`.
+Result<> fill_clear_up_packet(const ClearUp& what, int supervisor, int packet);
 
 /// Where in the packet the descriptor of the first lock file goes; the others follow.
 std::size_t lock_offset(const Plan& plan);

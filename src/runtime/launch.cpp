@@ -157,12 +157,17 @@ public:
         if (plan_.seccomp >= 0 && !plan_.share_memory)
             TRY(read_filter());
         TRY(open_host_terminal());
+        prepare_group();
         TRY(prepare_init());
         fill_program();
         stack_.emplace(TRY(Stack::make()));
         TRY(clone());
+        // Beside the set-up, which takes longer.
+        const bool has_group = group_ && group_->make(plan_.die_with_parent);
         if (plan_.needs_supervisor)
             TRY(rendezvous());
+        if (!plan_.group_name.empty())
+            tell_about_group(has_group);
         TRY(await_exec());
         Running running;
         running.pid = pid_;
@@ -185,7 +190,25 @@ public:
             network_->follow(running.pidfd);
         running.network = std::move(network_);
         running.ends_with_network = plan_.ends_with_network;
+        if (in_group_)
+            running.group = std::move(group_);
+        else
+            clear_up();
         return running;
+    }
+
+    /// When init is dead, or has said that the command is in no group.
+    void clear_up()
+    {
+        if (group_)
+            group_->remove();
+        group_.reset();
+    }
+
+    void give_up()
+    {
+        child_.end();
+        clear_up();
     }
 
 private:
@@ -286,6 +309,28 @@ private:
         return {};
     }
 
+    /// Where no group can be had there is none, and nothing else is different.
+    void prepare_group()
+    {
+        if (!plan_.group_name.empty() && plan_.has_clone3)
+            group_ = Group::prepare(plan_.group_name);
+        if (!group_) {
+            plan_.group_name.clear();
+            return;
+        }
+        plan_.group = group_->folder();
+        plan_.lifeline = group_->lifeline();
+    }
+
+    /// Init waits for this word before it starts the command.
+    void tell_about_group(bool is_there)
+    {
+        const char word = is_there ? 1 : 0;
+        // One that is dead is heard of later.
+        while (::send(ours_.get(), &word, 1, MSG_NOSIGNAL) < 0 && errno == EINTR) {
+        }
+    }
+
     /// The kernel's signal of a parent's death is about the thread that started the child. Where
     /// that may be another than the main thread, and where init has more to do than to end, it
     /// looks at a pidfd of this process.
@@ -349,6 +394,8 @@ private:
         p.init_program = plan_.program.get();
         p.init_supervisor = plan_.supervisor.get();
         p.init_adopts = plan_.subreaper;
+        p.init_group = plan_.group;
+        p.init_lifeline = plan_.lifeline;
         p.host_terminal = plan_.host_terminal.get();
         p.hide = plan_.hide;
         p.early_steps = plan_.early_steps;
@@ -675,10 +722,12 @@ private:
                 return failed(received);
             if (received.message.kind == Tell::about_to_exec)
                 about_to = true;
-            else if (received.message.kind == Tell::started)
+            else if (received.message.kind == Tell::started) {
+                in_group_ = received.message.site == 1;
                 return {};
-            else
+            } else {
                 return failed(received);
+            }
         }
     }
 
@@ -698,6 +747,8 @@ private:
     Fd theirs_;
     Fd init_;
     Fd packet_;
+    std::unique_ptr<Group> group_;
+    bool in_group_ = false;  ///< The command is in it.
     std::vector<Fd> early_;
     std::vector<Fd> locks_;
     std::vector<Filter> filters_;
@@ -759,7 +810,11 @@ pid_t pid_of(int pidfd)
 
 Result<Running> launch(Plan& plan, const Watch& watch, const Deadline& deadline)
 {
-    return Launch{plan, watch, deadline}.run();
+    Launch launch{plan, watch, deadline};
+    Result<Running> running = launch.run();
+    if (!running)
+        launch.give_up();
+    return running;
 }
 
 }  // namespace nsbox::runtime

@@ -2,6 +2,7 @@
 
 #include "net/helper_client.hpp"
 #include "nsbox/nsbox.hpp"
+#include "runtime/group.hpp"
 #include "runtime/plan.hpp"
 #include "runtime/report.hpp"
 #include "sys/fd.hpp"
@@ -31,6 +32,7 @@ struct Running {
     NamespaceReport report{};                    ///< If the plan has the child report.
     sys::Fd host;         ///< Of the sandbox that was entered: its end ends the command.
     bool joined = false;  ///< It lives in a pid namespace that is not of its making.
+    std::unique_ptr<Group> group;  ///< The control group that the command lives in, if it has one.
 };
 
 /// The pid of a process that is known by its pidfd only, as this process's /proc numbers it; -1 where

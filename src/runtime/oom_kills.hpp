@@ -7,7 +7,7 @@
 namespace nsbox::runtime {
 
 /// Counts what the kernel kills for want of memory in the control group of this process, which a
-/// sandbox inherits: see cgroups(7), memory.events of version 2 and memory.oom_control of version 1.
+/// sandbox is in, or below, with others: see cgroups(7), memory.events of version 2 and memory.oom_control of version 1.
 /// Where there is no such group the count is the whole machine's: proc(5), vmstat.
 class OomKills {
 public:

@@ -16,7 +16,8 @@ enum PacketFlag : std::uint32_t {
     packet_end_with_command = 2,
     packet_tell_command = 4,   ///< The supervisor wants a pidfd of the command.
     packet_subreaper = 8,      ///< Init is not pid 1: it adopts what the command leaves behind.
-    packet_clear_up = 64,      ///< Be no init: remove a socket when the supervisor is dead.
+    packet_clear_up = 64,      ///< Be no init: remove a socket when the supervisor is dead, or...
+    packet_guard = 128,        ///< ...a control group, when init is dead as well.
     packet_only_command = 32,  ///< Be no init: execute the command in this process.
     packet_terminal = 16,      ///< Standard input is to be the controlling terminal.
 };
@@ -39,6 +40,9 @@ struct PacketHeader {
     std::int32_t registry;  ///< The folder that holds the sandbox's socket, or -1...
     std::uint32_t socket;   ///< ...and the offset of its name, to be removed when...
                             ///< ...the supervisor is dead.
+    std::int32_t group;        ///< The control group in which there may be one for the command, or -1;
+    std::uint32_t group_name;  ///< the offset of its name. Zero: the command is to be in `group`.
+    std::int32_t lifeline;     ///< A pipe whose one end init holds and the guard looks at, or -1.
     std::uint64_t ambient;
     std::uint32_t candidates;  ///< Offsets of tables, each followed by a zero entry...
     std::uint32_t candidate_count;

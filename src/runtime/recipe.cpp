@@ -9,7 +9,7 @@ namespace {
 using sys::pack;
 using sys::Unpacker;
 
-constexpr std::uint64_t magic = 0x6e73627872637031;  // "nsbxrcp1"
+constexpr std::uint64_t magic = 0x6e73627872637032;  // "nsbxrcp2"
 
 void put(std::string& out, const std::optional<std::uint64_t>& number)
 {
@@ -67,6 +67,7 @@ std::string encode(const Recipe& recipe)
     put(out, recipe.capabilities);
     pack(out, recipe.ambient ? 1U : 0U);
     pack(out, recipe.refuse_user_namespaces ? 1U : 0U);
+    pack(out, recipe.group);
     return out;
 }
 
@@ -89,6 +90,7 @@ Result<Recipe> decode(const std::string& bytes)
     recipe.capabilities = maybe(reader);
     recipe.ambient = reader.number() != 0;
     recipe.refuse_user_namespaces = reader.number() != 0;
+    recipe.group = reader.text();
     if (!reader.is_done())
         return refuse("Can't read how the sandbox is confined", {}, "it is damaged");
     return recipe;

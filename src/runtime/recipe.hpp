@@ -21,6 +21,7 @@ struct Recipe {
     std::optional<std::uint64_t> capabilities;
     bool ambient = false;
     bool refuse_user_namespaces = false;
+    std::string group;  ///< The path of the sandbox's control group, or empty.
 };
 
 /// What of a plan another process needs to know.

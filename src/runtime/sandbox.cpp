@@ -19,8 +19,20 @@ namespace nsbox {
 // An application that starts many sandboxes must not collect the zombies of their inits.
 Sandbox::State::~State()
 {
-    if (is_ending)
-        (void)runtime::reap(running.pidfd);
+    if (!is_ending)
+        return;
+    (void)runtime::reap(running.pidfd);
+    if (running.group)
+        running.group->remove();
+}
+
+// Those of the sandbox's own group are nobody else's.
+std::uint64_t Sandbox::State::count_oom_kills() const
+{
+    if (!oom_kills)
+        return 0;
+    return running.group && running.group->oom_kills ? *running.group->oom_kills
+                                                     : oom_kills->count();
 }
 
 const char* version() noexcept
@@ -93,8 +105,10 @@ Result<std::unique_ptr<runtime::Control>> make_known(const Spec& spec, const run
     info.command = running.command_pid;
     info.started = ::time(nullptr);
     info.words = spec.command;
-    return runtime::Control::open(std::move(registry), std::move(info), runtime::recipe_of(plan),
-                                  running.pidfd);
+    runtime::Recipe recipe = runtime::recipe_of(plan);
+    if (running.group)
+        recipe.group = running.group->path();
+    return runtime::Control::open(std::move(registry), std::move(info), recipe, running.pidfd);
 }
 
 Result<> refuse_taken_name(const Spec& spec)
@@ -123,6 +137,8 @@ Result<std::unique_ptr<Sandbox::State>> Sandbox::begin(const Spec& spec, const W
     sys::Fd owner;
     const std::optional<Spec> changed = join_owner_first(spec, owner);
     runtime::Plan plan = TRY(make_plan(changed ? *changed : spec));
+    if (plan.wants_group)
+        plan.group_name = "nsbox-" + events.id();
     std::optional<runtime::Registry> registry;
     if (spec.name) {
         TRY(refuse_taken_name(spec));
@@ -156,7 +172,8 @@ Result<Sandbox> Sandbox::start(const Spec& spec, const Watch& watch)
     it.duties.own_session = spec.new_session || spec.terminal;
     it.duties.control = it.control.get();
     it.status = spec.status_descriptor.value_or(-1);
-    events.started(it.running.pid, it.running.command_pid, it.running.report);
+    events.started(it.running.pid, it.running.command_pid, it.running.report,
+                   it.running.group ? it.running.group->path() : std::string{});
     if (it.running.network)
         events.network(*it.running.network);
     return Sandbox{std::move(*state)};
@@ -173,7 +190,7 @@ Result<ExitStatus> Sandbox::wait()
         state_->events.failed(status.error());
         return status;
     }
-    if (const std::uint64_t kills = state_->oom_kills ? state_->oom_kills->count() : 0; kills > 0) {
+    if (const std::uint64_t kills = state_->count_oom_kills(); kills > 0) {
         state_->events.out_of_memory(kills);
         if (status->reason == Reason::exited && status->signal == SIGKILL)
             status->reason = Reason::out_of_memory;
@@ -231,6 +248,9 @@ std::vector<int> Sandbox::descriptors() const
             fds.push_back(fd);
     if (running.network)
         for (const int fd : running.network->descriptors())
+            fds.push_back(fd);
+    if (running.group)
+        for (const int fd : running.group->descriptors())
             fds.push_back(fd);
     for (const sys::Fd& lock : state_->running.locks)
         fds.push_back(lock.get());

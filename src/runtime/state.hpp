@@ -22,6 +22,9 @@ struct Sandbox::State {
     State(const State&) = delete;
     State& operator=(const State&) = delete;
     ~State();
+
+    /// What the kernel has killed for want of memory; 0 if nobody listens.
+    std::uint64_t count_oom_kills() const;
 };
 
 }  // namespace nsbox

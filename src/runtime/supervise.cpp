@@ -3,6 +3,7 @@
 #include "pty/relay.hpp"
 #include "runtime/channel.hpp"
 #include "runtime/cpu_time.hpp"
+#include "runtime/group_files.hpp"
 #include "runtime/packet.hpp"
 #include "sys/raw.hpp"
 
@@ -81,6 +82,8 @@ public:
             }
         }
         is_ending = is_last_ && !is_reaped_;
+        if (is_reaped_ && running_.group)
+            running_.group->remove();
         TRY(print_the_rest());
         status_->reason = reason_;
         return *status_;
@@ -321,6 +324,8 @@ private:
             std::memcpy(&usage, received.text.data(), std::min(received.text.size(), sizeof usage));
             status_->usage = {std::chrono::microseconds{usage.user_us},
                               std::chrono::microseconds{usage.system_us}, usage.max_rss_kib};
+            if (running_.group && usage.oom_kills != unknown_kills)
+                running_.group->oom_kills = usage.oom_kills;
             // A pid namespace that is joined cannot end while init's zombie is in it.
             must_end_ = must_end_ || running_.ends_together || (is_last_ && running_.joined);
             return {};
@@ -394,6 +399,9 @@ Result<ExitStatus> reap(const sys::Fd& pidfd)
 void tell_end(const Running& running)
 {
     raw::pidfd_send_signal(running.pidfd.get(), running.subreaper ? end_signal : SIGKILL);
+    // An init that was stopped would not do it.
+    if (running.group)
+        running.group->kill();
 }
 
 void end_all(const Running& running)
@@ -406,6 +414,8 @@ void end_all(const Running& running)
     }
     raw::pidfd_send_signal(running.pidfd.get(), SIGKILL);
     (void)reap(running.pidfd);
+    if (running.group)
+        running.group->remove();
 }
 
 Result<ExitStatus> supervise(const Running& running, const Duties& duties, const Events& events,

@@ -51,7 +51,7 @@ struct ChildState {
     bool has_openat2 = false;           ///< openat2(2), Linux 5.6.
     bool has_mount_api = false;         ///< open_tree, move_mount, mount_setattr; Linux 5.12.
     int channel = -1;                   ///< To the supervisor.
-    int own[5] = {-1, -1, -1, -1, -1};  ///< That, and what will be executed.
+    int own[7] = {-1, -1, -1, -1, -1, -1, -1};  ///< That, and what will be executed.
 
     // Opened by steps.
     int proc = -1;        ///< The caller's /proc, checked to be one.

@@ -929,7 +929,7 @@ while True:
         what = client.recv(17)
         pidfd = client.getsockopt(socket.SOL_SOCKET, 77, 4)
         recipe = os.memfd_create("recipe")
-        os.write(recipe, number(0x6e73627872637031) + number(1) + text(b"PATH=/forged") +
+        os.write(recipe, number(0x6e73627872637032) + number(1) + text(b"PATH=/forged") +
                  text(b"/") * 3 + number(0) * 7)
         socket.send_fds(client, [text(b"0123456789abcdef") + text(name.encode()) + number(1) * 3 +
                                  number(1796016159) + number(0)],

@@ -5,6 +5,7 @@
 // seccomp filters are loaded here too: a process without them must not be at hand inside.
 
 #include "runtime/command.hpp"
+#include "runtime/group_files.hpp"
 #include "runtime/packet.hpp"
 #include "sys/raw.hpp"
 #include "sys/text.hpp"
@@ -40,6 +41,14 @@ struct {
     int code = 1;
     unsigned flags = 0;
 } self;
+
+/// The control group that was made for the command.
+struct {
+    int folder = -1;  ///< That it is in.
+    int kill = -1;    ///< Its cgroup.kill, open, and...
+    int memory = -1;  ///< ...its memory.events.
+    char name[runtime::group_name_size] = {};  ///< Empty: there is none.
+} group;
 
 struct Start {
     Command command;
@@ -129,9 +138,9 @@ void run_command(void* argument)
     fail(Tell::exec_failed, runtime::execute(start.command, first));
 }
 
-void tell(int channel, Tell kind, int value, int step = -5)
+void tell(int channel, Tell kind, int value, unsigned site = 0)
 {
-    const Message message{kind, value, step, 0};
+    const Message message{kind, value, -5, site};
     while (raw::write(channel, &message, sizeof message) == -EINTR) {
     }
 }
@@ -153,6 +162,10 @@ void close_others(const PacketHeader* packet)
         consider(packet->children);
         consider(packet->proc);
         consider(packet->registry);
+        consider(packet->group);
+        consider(packet->lifeline);
+        consider(group.kill);
+        consider(group.memory);
         for (std::uint32_t i = 0; i < packet->keep_count; ++i)
             consider(keep[i]);
         if (next > first)
@@ -163,8 +176,20 @@ void close_others(const PacketHeader* packet)
     }
 }
 
+/// As long as it takes, where nobody else waits for that.
+constexpr int group_patience = 60000;
+
+/// What is still in the group is killed.
+void remove_own_group()
+{
+    if (group.name[0] != '\0')
+        runtime::remove_group(group.folder, group.name, group_patience);
+    group.name[0] = '\0';
+}
+
 [[noreturn]] void stop(int channel, int error)
 {
+    remove_own_group();
     tell(channel, Tell::late_failed, -error);
     raw::exit_group(1);
 }
@@ -187,7 +212,7 @@ std::uint64_t microseconds(const timeval& time)
 }
 
 /// With what was used by all that was reaped until now.
-void tell_end(int status, bool is_last)
+void tell_end(int status, bool is_last, std::uint64_t oom_kills)
 {
     rusage usage{};
     raw::call(SYS_getrusage, RUSAGE_CHILDREN, &usage);
@@ -196,7 +221,7 @@ void tell_end(int status, bool is_last)
         CommandUsage usage;
     } const report{{Tell::exited, status, is_last ? 1 : 0, 0},
                    {microseconds(usage.ru_utime), microseconds(usage.ru_stime),
-                    static_cast<std::uint64_t>(usage.ru_maxrss)}};
+                    static_cast<std::uint64_t>(usage.ru_maxrss), oom_kills}};
     while (raw::write(self.channel, &report, sizeof report) == -EINTR) {
     }
 }
@@ -218,7 +243,13 @@ void note_end(int pid, int status)
         return;
     self.command = -1;
     self.code = shell_code(status);
-    tell_end(status, has(runtime::packet_end_with_command) || is_empty());
+    const std::uint64_t oom_kills = runtime::oom_kills_of(group.memory);
+    const bool ends_all = has(runtime::packet_end_with_command);
+    const bool is_last = ends_all || is_empty();
+    // The supervisor does not wait for an init that has nothing left to wait for.
+    if (is_last && !ends_all)
+        remove_own_group();
+    tell_end(status, is_last, oom_kills);
 }
 
 /// Our children's pids as a text, divided by blanks; its length. See proc(5), children.
@@ -244,9 +275,18 @@ void kill_child(int pid)
     raw::close(folder);
 }
 
+[[noreturn]] void end_empty()
+{
+    remove_own_group();
+    raw::exit_group(self.code);
+}
+
 /// What is killed leaves its own children to us, until nothing is left.
 [[noreturn]] void end_adopted()
 {
+    // At once, and what hides from us too; one by one what has left the group.
+    if (group.kill >= 0)
+        raw::write(group.kill, "1", 1);
     char text[4096];
     for (;;) {
         if (list_children(text, sizeof text) > 0)
@@ -265,7 +305,7 @@ void kill_child(int pid)
         if (pid > 0)
             note_end(pid, status);
         else if (pid != -EINTR)
-            raw::exit_group(self.code);
+            end_empty();
     }
 }
 
@@ -285,7 +325,7 @@ void kill_child(int pid)
         if (pid == -EINTR)
             continue;
         if (pid < 0)
-            raw::exit_group(self.code);
+            end_empty();
         const bool is_command = pid == self.command;
         note_end(pid, status);
         if (is_command && has(runtime::packet_end_with_command))
@@ -368,7 +408,8 @@ int keep_from_command(const PacketHeader* packet)
     const auto* const keep =
         reinterpret_cast<const std::int32_t*>(reinterpret_cast<const char*>(packet) + packet->keep);
     int rc = raw::fcntl(packet->channel, F_SETFD, FD_CLOEXEC);
-    for (const int fd : {packet->program, packet->supervisor, packet->children, packet->proc})
+    for (const int fd : {packet->program, packet->supervisor, packet->children, packet->proc,
+                         packet->group, packet->lifeline})
         if (rc >= 0 && fd >= 0)
             rc = raw::fcntl(fd, F_SETFD, FD_CLOEXEC);
     for (std::uint32_t i = 0; i < packet->keep_count; ++i)
@@ -387,6 +428,26 @@ int keep_from_command(const PacketHeader* packet)
     while (raw::poll(&fd, 1, nullptr) == -EINTR) {
     }
     raw::unlinkat(packet->registry, reinterpret_cast<const char*>(packet) + packet->socket, 0);
+    raw::exit_group(0);
+}
+
+/// Outside of every sandbox: see Group. The end of the pipe whose other ends are closed is told as
+/// POLLHUP, without being asked for: poll(2).
+[[noreturn]] void guard(const PacketHeader* packet)
+{
+    const char* const name = reinterpret_cast<const char*>(packet) + packet->group_name;
+    raw::close_range(0, 2, 0);
+    close_others(packet);
+    raw::chdir("/");  // What is mounted where the caller was must not be kept busy.
+    pollfd fds[2] = {{packet->supervisor, POLLIN, 0}, {packet->lifeline, 0, 0}};
+    while (raw::poll(fds, 2, nullptr) == -EINTR) {
+    }
+    // Init does that too, unless it was stopped.
+    if (fds[0].revents != 0 && (packet->flags & runtime::packet_die_with_parent) != 0)
+        runtime::kill_group(packet->group, name);
+    while (raw::poll(&fds[1], 1, nullptr) == -EINTR) {
+    }
+    runtime::remove_group(packet->group, name, group_patience);
     raw::exit_group(0);
 }
 
@@ -433,6 +494,61 @@ int follow_supervisor()
     return rc;
 }
 
+/// Waits until the supervisor says whether it has made a group.
+bool has_group()
+{
+    char word = 0;
+    long got = 0;
+    do {
+        got = raw::read(self.channel, &word, 1);
+    } while (got == -EINTR);
+    if (got <= 0)
+        raw::exit_group(1);
+    return word != 0;
+}
+
+/// The group that the command is to be started in, or a negative number: then it is to be where we
+/// are.
+int open_group(const PacketHeader* packet)
+{
+    if (packet->group < 0 || packet->group_name == 0)
+        return packet->group;
+    if (!has_group())
+        return -1;
+    const char* const name = reinterpret_cast<const char*>(packet) + packet->group_name;
+    group.folder = packet->group;
+    // First, for the signals that may end us from here on.
+    for (std::size_t i = 0; i + 1 < sizeof group.name && name[i] != '\0'; ++i)
+        group.name[i] = name[i];
+    const int opened = raw::openat(group.folder, group.name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    group.kill = raw::openat(opened, "cgroup.kill", O_WRONLY | O_CLOEXEC);
+    group.memory = raw::openat(opened, "memory.events", O_RDONLY | O_CLOEXEC);
+    if (group.kill >= 0)
+        return opened;
+    raw::close(opened);
+    return -1;
+}
+
+/// Starts the command, in the group if there is one and the kernel lets it in.
+long start_command(Start& start, int in, int* pidfd)
+{
+    const unsigned long flags = CLONE_VM | CLONE_VFORK | (pidfd != nullptr ? CLONE_PIDFD : 0UL);
+    if (in >= 0) {
+        clone_args arguments{};
+        arguments.flags = flags | CLONE_INTO_CGROUP;
+        arguments.pidfd = reinterpret_cast<std::uint64_t>(pidfd);
+        arguments.exit_signal = SIGCHLD;
+        arguments.stack = reinterpret_cast<std::uint64_t>(command_stack);
+        arguments.stack_size = stack_size;
+        arguments.cgroup = static_cast<unsigned>(in);
+        const long pid = raw::clone3(&arguments, run_command, &start);
+        if (pid > 0)
+            return pid;
+    }
+    remove_own_group();
+    return raw::clone(flags | SIGCHLD, command_stack + stack_size, pidfd, run_command, &start);
+}
+
 [[noreturn]] void init_main(long argc, char** argv)
 {
     if (argc != 2)
@@ -448,6 +564,8 @@ int follow_supervisor()
         stop(channel, rc);
     if ((packet->flags & runtime::packet_clear_up) != 0)
         clear_up(packet);
+    if ((packet->flags & runtime::packet_guard) != 0)
+        guard(packet);
     self.channel = channel;
     self.supervisor = packet->supervisor;
     self.children = packet->children;
@@ -468,18 +586,18 @@ int follow_supervisor()
     start.command = unpack(packet);
     if (has(runtime::packet_only_command))
         execute_here(start.command);
+    const int in = open_group(packet);
     int pidfd = -1;
     const bool tell_command = has(runtime::packet_tell_command);
     // What the supervisor gets from now on may be meant for the command.
     if (tell_command)
         tell(channel, Tell::about_to_exec, 0);
-    const long command =
-        raw::clone(CLONE_VM | CLONE_VFORK | SIGCHLD | (tell_command ? CLONE_PIDFD : 0UL),
-                   command_stack + stack_size, &pidfd, run_command, &start);
+    const long command = start_command(start, in, tell_command ? &pidfd : nullptr);
     if (command < 0)
         stop(channel, static_cast<int>(command));
     self.command = static_cast<int>(command);
     if (start.error != 0) {
+        remove_own_group();
         tell(channel, start.failure, start.error);
         raw::exit_group(1);
     }
@@ -491,7 +609,7 @@ int follow_supervisor()
         raw::close(pidfd);
     }
     settle(packet, start.command);
-    tell(channel, Tell::started, static_cast<int>(command));
+    tell(channel, Tell::started, static_cast<int>(command), group.name[0] != '\0' ? 1 : 0);
     raw::call(SYS_munmap, packet, size);
     reap();
 }

@@ -1,0 +1,76 @@
+#include "runtime/clear_up.hpp"
+
+#include "runtime/init_image.hpp"
+#include "sys/raw.hpp"
+
+#include <spawn.h>
+#include <unistd.h>
+
+namespace nsbox::runtime {
+
+namespace {
+
+namespace raw = sys::raw;
+using sys::Fd;
+
+/// Program, arguments and descriptors of the new process, as posix_spawn(3) takes them.
+class Spawn {
+public:
+    Spawn()
+    {
+        ::posix_spawn_file_actions_init(&actions_);
+        ::posix_spawnattr_init(&attributes_);
+        // What a terminal sends to this process's group is not meant for it.
+        ::posix_spawnattr_setflags(&attributes_, POSIX_SPAWN_SETSID);
+    }
+    Spawn(const Spawn&) = delete;
+    Spawn& operator=(const Spawn&) = delete;
+    ~Spawn()
+    {
+        ::posix_spawnattr_destroy(&attributes_);
+        ::posix_spawn_file_actions_destroy(&actions_);
+    }
+
+    /// A descriptor that is copied to its own number is one that exec leaves open.
+    void keep(int fd)
+    {
+        if (fd >= 0)
+            ::posix_spawn_file_actions_adddup2(&actions_, fd, fd);
+    }
+    Result<Fd> run(int image, int packet)
+    {
+        char name[] = "init";
+        std::string number = std::to_string(packet);
+        char* const argv[] = {name, number.data(), nullptr};
+        char* const environment[] = {nullptr};
+        const std::string path = "/proc/self/fd/" + std::to_string(image);
+        pid_t pid = -1;
+        const int rc =
+            ::posix_spawn(&pid, path.c_str(), &actions_, &attributes_, argv, environment);
+        if (rc != 0)
+            return fail("Can't start the process that clears up", rc);
+        return Fd{raw::pidfd_open(pid)};
+    }
+
+private:
+    posix_spawn_file_actions_t actions_{};
+    posix_spawnattr_t attributes_{};
+};
+
+}  // namespace
+
+Result<Fd> start_clear_up(const ClearUp& what)
+{
+    const Fd image = TRY(make_init_image());
+    const Fd packet = TRY(make_packet());
+    const Fd supervisor{raw::pidfd_open(::getpid())};
+    if (!supervisor)
+        return fail("pidfd_open", -supervisor.error(), "this process");
+    TRY(fill_clear_up_packet(what, supervisor.get(), packet.get()));
+    Spawn spawn;
+    for (const int fd : {packet.get(), supervisor.get(), what.folder, what.lifeline})
+        spawn.keep(fd);
+    return spawn.run(image.get(), packet.get());
+}
+
+}  // namespace nsbox::runtime
