@@ -91,12 +91,6 @@ bool Group::make(bool at_once)
     return is_made_;
 }
 
-void Group::kill() const
-{
-    if (is_made_)
-        kill_group(folder_.get(), name_.c_str());
-}
-
 void Group::remove()
 {
     if (!is_made_)

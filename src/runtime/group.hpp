@@ -38,8 +38,6 @@ public:
     /// sandbox ends with this process. False where there is no group then.
     bool make(bool at_once);
 
-    /// Kills everything in it, and does not wait.
-    void kill() const;
     /// Kills everything in it, waits and removes it; then the guard ends too. To be called when init is
     /// dead and reaped. Nothing happens when it is called again.
     void remove();

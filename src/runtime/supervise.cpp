@@ -399,9 +399,6 @@ Result<ExitStatus> reap(const sys::Fd& pidfd)
 void tell_end(const Running& running)
 {
     raw::pidfd_send_signal(running.pidfd.get(), running.subreaper ? end_signal : SIGKILL);
-    // An init that was stopped would not do it.
-    if (running.group)
-        running.group->kill();
 }
 
 void end_all(const Running& running)

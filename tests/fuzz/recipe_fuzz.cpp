@@ -17,7 +17,7 @@ bool same(const Recipe& one, const Recipe& other)
            one.likely_directory == other.likely_directory && one.home == other.home &&
            one.filters == other.filters && one.bounding == other.bounding &&
            one.capabilities == other.capabilities && one.ambient == other.ambient &&
-           one.refuse_user_namespaces == other.refuse_user_namespaces;
+           one.refuse_user_namespaces == other.refuse_user_namespaces && one.group == other.group;
 }
 
 void require_round_trip(const Recipe& recipe)
@@ -33,10 +33,11 @@ void require_round_trip(const Recipe& recipe)
 Recipe recipe_from(const std::uint8_t* data, std::size_t size)
 {
     Recipe recipe;
-    std::string* const texts[] = {&recipe.directory, &recipe.likely_directory, &recipe.home};
+    std::string* const texts[] = {&recipe.directory, &recipe.likely_directory, &recipe.home,
+                                  &recipe.group};
     std::size_t next = 0;
     for (const std::string& word : fuzz::split(data, size)) {
-        if (next < 3)
+        if (next < 4)
             *texts[next++] = word;
         else if (word.find('=') != std::string::npos)
             recipe.environment.push_back(word);

@@ -71,6 +71,9 @@ TEST_CASE("events: the start names processes and namespaces that are known")
     CHECK(line([&](const Events& events) { events.started(10, 11, report); }) ==
           "\"event\": \"started\", \"child-pid\": 10, \"command-pid\": 11, \"namespaces\": "
           "{\"cgroup\": 1, \"ipc\": 2, \"mnt\": 3, \"pid\": 5, \"uts\": 6, \"user\": 7}}\n");
+    CHECK(line([&](const Events& events) { events.started(10, -1, {}, "/sys/a\"b"); }) ==
+          "\"event\": \"started\", \"child-pid\": 10, \"control-group\": \"/sys/a\\\"b\", "
+          "\"namespaces\": {}}\n");
     CHECK(line([&](const Events& events) { events.started(10, -1, {}); }) ==
           "\"event\": \"started\", \"child-pid\": 10, \"namespaces\": {}}\n");
 }

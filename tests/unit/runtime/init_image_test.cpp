@@ -81,6 +81,46 @@ TEST_CASE("packet: filters, capabilities and the wish to die with the caller arr
     CHECK(bare.header.flags == 0);
 }
 
+TEST_CASE("packet: the control group is named where it is for init to end")
+{
+    runtime::Plan plan = tests::planned(tests::plain_spec(), tests::user_host());
+    CHECK(filled(plan).header.group == -1);
+    CHECK(filled(plan).header.lifeline == -1);
+    plan.group = 40;
+    CHECK(filled(plan).header.group == 40);
+    CHECK(filled(plan).header.group_name == 0);
+    plan.group_name = "nsbox-0123456789abcdef";
+    plan.lifeline = 41;
+    const Packet packet = filled(plan);
+    CHECK(packet.header.group == 40);
+    CHECK(packet.header.lifeline == 41);
+    CHECK(packet.text(packet.header.group_name) == "nsbox-0123456789abcdef");
+}
+
+TEST_CASE("packet: what clears up is given a socket or a control group")
+{
+    const auto written = [](const runtime::ClearUp& what) {
+        const sys::Fd file = new_packet();
+        REQUIRE(runtime::fill_clear_up_packet(what, 30, file.get()).has_value());
+        return Packet{contents_of(file.get())};
+    };
+    const Packet socket = written({"box.sock", 31, -1, false});
+    CHECK(socket.header.flags == runtime::packet_clear_up);
+    CHECK(socket.header.supervisor == 30);
+    CHECK(socket.header.registry == 31);
+    CHECK(socket.text(socket.header.socket) == "box.sock");
+    CHECK(socket.header.group == -1);
+    CHECK(socket.header.lifeline == -1);
+    const Packet group = written({"nsbox-1", 32, 33, true});
+    CHECK(group.header.flags == (runtime::packet_guard | runtime::packet_die_with_parent));
+    CHECK(group.header.supervisor == 30);
+    CHECK(group.header.registry == -1);
+    CHECK(group.header.group == 32);
+    CHECK(group.text(group.header.group_name) == "nsbox-1");
+    CHECK(group.header.lifeline == 33);
+    CHECK(written({"nsbox-1", 32, 33, false}).header.flags == runtime::packet_guard);
+}
+
 TEST_CASE("packet: descriptors to keep come first, then a free place for each lock")
 {
     Spec spec = tests::plain_spec();

@@ -493,6 +493,40 @@ TEST_CASE("plan: init is needed for a pid namespace, for locks and for descripto
     }
 }
 
+TEST_CASE("plan: a control group is for nsbox's own options where there is no pid namespace")
+{
+    Spec spec = plain_spec();
+    CHECK_FALSE(planned(spec, root_host()).wants_group);
+    spec.die_with_parent = true;  // bwrap's own option.
+    CHECK(planned(spec, root_host()).subreaper);
+    CHECK_FALSE(planned(spec, root_host()).wants_group);
+    SUBCASE("end with the command")
+    {
+        spec.end_with_command = true;
+    }
+    SUBCASE("limit of time")
+    {
+        spec.limits.time = std::chrono::seconds{1};
+    }
+    SUBCASE("limit of processor time")
+    {
+        spec.limits.cpu = std::chrono::seconds{1};
+    }
+    SUBCASE("name")
+    {
+        spec.name = "";
+    }
+    for (const bool dies : {true, false}) {
+        spec.die_with_parent = dies;
+        CHECK(planned(spec, root_host()).wants_group);
+        CHECK(planned(spec, user_host()).wants_group);
+        CHECK(planned(spec, root_host()).group_name.empty());  // Only the launch can tell.
+    }
+    spec.namespaces.pid = Own::yes;
+    CHECK_FALSE(planned(spec, root_host()).wants_group);
+    CHECK_FALSE(planned(spec, user_host()).wants_group);
+}
+
 TEST_CASE("plan: the supervisor is waited for where it has something to do")
 {
     const auto needs = [](std::optional<int> Spec::*member) {

@@ -25,6 +25,7 @@ void check_same(const Recipe& got, const Recipe& wanted)
     CHECK(got.capabilities == wanted.capabilities);
     CHECK(got.ambient == wanted.ambient);
     CHECK(got.refuse_user_namespaces == wanted.refuse_user_namespaces);
+    CHECK(got.group == wanted.group);
 }
 
 Recipe full_recipe()
@@ -39,6 +40,7 @@ Recipe full_recipe()
     recipe.capabilities = ~std::uint64_t{0};
     recipe.ambient = true;
     recipe.refuse_user_namespaces = true;
+    recipe.group = "/sys/fs/cgroup/a b";
     return recipe;
 }
 
@@ -70,6 +72,7 @@ TEST_CASE("recipe: each part changes the bytes")
     CHECK(changed([](Recipe& r) { r.capabilities = 0; }));
     CHECK(changed([](Recipe& r) { r.ambient = true; }));
     CHECK(changed([](Recipe& r) { r.refuse_user_namespaces = true; }));
+    CHECK(changed([](Recipe& r) { r.group = "/"; }));
 }
 
 TEST_CASE("recipe: what is cut off anywhere is refused, and so is what has something behind")
