@@ -9,10 +9,11 @@ namespace nsbox::runtime {
 
 /// What a process outside of the sandbox does if this one is killed.
 struct ClearUp {
-    std::string name;   ///< Of what is to be removed...
-    int folder = -1;    ///< ...in this folder: a socket, or...
-    int lifeline = -1;  ///< ...where there is the reading end of a pipe, a control group, once nobody
-                        ///< has the other end any more. See Group.
+    std::string name;  ///< Of what is to be removed...
+    int folder = -1;   ///< ...in this folder: a socket, or...
+    /// ...where there is the reading end of a pipe, a control group, once nobody has the other end
+    /// any more. See Group.
+    int lifeline = -1;
     bool at_once = false;  ///< What is in the group is killed as soon as this process is dead.
 };
 

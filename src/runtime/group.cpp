@@ -24,7 +24,7 @@ constexpr int patience = 2000;
 bool is_on_mount(const Fd& folder, std::uint32_t mount)
 {
     constexpr unsigned mount_id = 0x1000;  // STATX_MNT_ID, Linux 5.8.
-    struct ::statx status{};
+    struct ::statx status {};
     const long rc = raw::call(SYS_statx, folder.get(), "", AT_EMPTY_PATH, mount_id, &status);
     return rc == 0 && (status.stx_mask & mount_id) != 0 && status.stx_mnt_id == mount;
 }

@@ -15,7 +15,7 @@ constexpr int folder_flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
 /// The command may have made groups in its own, as deep as the kernel lets it: what is deeper than
 /// this stays, and so does the group.
 constexpr int deepest = 64;
-constexpr int first_wait = 5;     // Milliseconds.
+constexpr int first_wait = 5;  // Milliseconds.
 constexpr int longest_wait = 500;
 
 int kill_in(int group) noexcept
@@ -120,7 +120,8 @@ int kill_group(int folder, const char* name) noexcept
 int remove_group(int folder, const char* name, int patience) noexcept
 {
     int wait = first_wait;
-    for (int waited = 0;; waited += wait, wait = wait * 2 < longest_wait ? wait * 2 : longest_wait) {
+    for (int waited = 0;;
+         waited += wait, wait = wait * 2 < longest_wait ? wait * 2 : longest_wait) {
         int rc = raw::unlinkat(folder, name, AT_REMOVEDIR);
         if (rc == 0 || rc == -ENOENT)
             return 0;

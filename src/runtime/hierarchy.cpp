@@ -85,8 +85,9 @@ std::vector<GroupFolder> group_folders(const std::string& groups, const std::str
             continue;
         std::string folder = below(unescaped(mount[4]), unescaped(mount[3]), *path);
         if (!folder.empty())
-            found.push_back({static_cast<std::uint32_t>(std::strtoul(mount[0].c_str(), nullptr, 10)),
-                             std::move(folder)});
+            found.push_back(
+                {static_cast<std::uint32_t>(std::strtoul(mount[0].c_str(), nullptr, 10)),
+                 std::move(folder)});
     }
     return found;
 }

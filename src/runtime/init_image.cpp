@@ -215,8 +215,8 @@ Result<> fill_clear_up_packet(const ClearUp& what, int supervisor, int packet)
     PacketHeader header{};
     header.magic = packet_magic;
     const bool is_guard = what.lifeline >= 0;
-    header.flags = (is_guard ? packet_guard : packet_clear_up) |
-                   (what.at_once ? packet_die_with_parent : 0U);
+    header.flags =
+        (is_guard ? packet_guard : packet_clear_up) | (what.at_once ? packet_die_with_parent : 0U);
     header.channel = header.program = header.children = header.proc = -1;
     header.supervisor = supervisor;
     header.registry = is_guard ? -1 : what.folder;

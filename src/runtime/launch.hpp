@@ -30,8 +30,8 @@ struct Running {
     bool ends_with_network = false;              ///< ...whose end is that of the sandbox.
     std::vector<int> signals;                    ///< What arrived meanwhile and is to be forwarded.
     NamespaceReport report{};                    ///< If the plan has the child report.
-    sys::Fd host;         ///< Of the sandbox that was entered: its end ends the command.
-    bool joined = false;  ///< It lives in a pid namespace that is not of its making.
+    sys::Fd host;                  ///< Of the sandbox that was entered: its end ends the command.
+    bool joined = false;           ///< It lives in a pid namespace that is not of its making.
     std::unique_ptr<Group> group;  ///< The control group that the command lives in, if it has one.
 };
 

@@ -40,7 +40,7 @@ struct PacketHeader {
     std::int32_t registry;  ///< The folder that holds the sandbox's socket, or -1...
     std::uint32_t socket;   ///< ...and the offset of its name, to be removed when...
                             ///< ...the supervisor is dead.
-    std::int32_t group;        ///< The control group in which there may be one for the command, or -1;
+    std::int32_t group;     ///< The control group in which there may be one for the command, or -1;
     std::uint32_t group_name;  ///< the offset of its name. Zero: the command is to be in `group`.
     std::int32_t lifeline;     ///< A pipe whose one end init holds and the guard looks at, or -1.
     std::uint64_t ambient;

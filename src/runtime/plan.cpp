@@ -371,8 +371,7 @@ void plan_init(const Spec& spec, Plan& plan)
     const bool must_end_all = spec.die_with_parent || spec.end_with_command || spec.limits.any();
     plan.subreaper = !plan.own_pid && (must_end_all || spec.name);
     // --die-with-parent alone is bwrap's, and leaves the control group alone.
-    plan.wants_group =
-        plan.subreaper && (spec.end_with_command || spec.limits.any() || spec.name);
+    plan.wants_group = plan.subreaper && (spec.end_with_command || spec.limits.any() || spec.name);
     plan.needs_init =
         !spec.command_is_pid_1 && (plan.own_pid || plan.subreaper || !spec.lock_files.empty() ||
                                    !spec.sync_descriptors.empty());

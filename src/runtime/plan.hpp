@@ -65,13 +65,13 @@ struct Plan {
     sys::Fd host_terminal;         ///< A pty master, where the sandbox may have no devpts.
     bool die_with_parent = false;
     bool ends_with_command = false;
-    bool tells_command = false;   ///< Init hands over a pidfd of the command.
-    bool subreaper = false;       ///< Init is not pid 1 and keeps hold of what the command starts.
+    bool tells_command = false;  ///< Init hands over a pidfd of the command.
+    bool subreaper = false;      ///< Init is not pid 1 and keeps hold of what the command starts.
     /// The command is to be in a control group of its own, where one can be had: see Group.
     bool wants_group = false;
     std::string group_name;  ///< That of the group, if there is to be one.
-    int group = -1;          ///< The group that it is in, or without a name the one to be in itself.
-    int lifeline = -1;       ///< What init is to hold open, opened by launch().
+    int group = -1;     ///< The group that it is in, or without a name the one to be in itself.
+    int lifeline = -1;  ///< What init is to hold open, opened by launch().
     std::size_t early_steps = 0;  ///< See ChildProgram.
     bool hide = false;  ///< The set-up may be seen by processes that are not to be trusted.
     /// The command is executed by the init program, which then is not an init: the set-up is this

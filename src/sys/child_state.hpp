@@ -48,9 +48,9 @@ enum class Site : std::uint16_t {
 /// exec would not close.
 struct ChildState {
     // Set before the first step.
-    bool has_openat2 = false;           ///< openat2(2), Linux 5.6.
-    bool has_mount_api = false;         ///< open_tree, move_mount, mount_setattr; Linux 5.12.
-    int channel = -1;                   ///< To the supervisor.
+    bool has_openat2 = false;    ///< openat2(2), Linux 5.6.
+    bool has_mount_api = false;  ///< open_tree, move_mount, mount_setattr; Linux 5.12.
+    int channel = -1;            ///< To the supervisor.
     int own[7] = {-1, -1, -1, -1, -1, -1, -1};  ///< That, and what will be executed.
 
     // Opened by steps.

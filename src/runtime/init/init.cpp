@@ -44,9 +44,9 @@ struct {
 
 /// The control group that was made for the command.
 struct {
-    int folder = -1;  ///< That it is in.
-    int kill = -1;    ///< Its cgroup.kill, open, and...
-    int memory = -1;  ///< ...its memory.events.
+    int folder = -1;                           ///< That it is in.
+    int kill = -1;                             ///< Its cgroup.kill, open, and...
+    int memory = -1;                           ///< ...its memory.events.
     char name[runtime::group_name_size] = {};  ///< Empty: there is none.
 } group;
 

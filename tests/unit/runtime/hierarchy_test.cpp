@@ -56,9 +56,10 @@ TEST_CASE("hierarchy: a mount that shows a part begins with its root")
     for (const char* outside : {"0::/\n", "0::/user.slice\n", "0::/user.slice/xy\n", "0::/other\n"})
         CHECK(found(outside, part).empty());
     // All that show it are found, in the order of the list.
-    CHECK(found("0::/user.slice/x/y\n",
-                part + "8 1 0:22 / /all rw - cgroup2 c rw\n9 1 0:22 /other /o rw - cgroup2 c rw\n") ==
-          "7:/mnt/y\n8:/all/user.slice/x/y\n");
+    CHECK(
+        found("0::/user.slice/x/y\n",
+              part + "8 1 0:22 / /all rw - cgroup2 c rw\n9 1 0:22 /other /o rw - cgroup2 c rw\n") ==
+        "7:/mnt/y\n8:/all/user.slice/x/y\n");
 }
 
 TEST_CASE("hierarchy: names are unescaped, in the root as in the place")
@@ -78,8 +79,9 @@ TEST_CASE("hierarchy: a group above the namespace's root is beyond reach")
 
 TEST_CASE("hierarchy: lines that cannot be understood are passed over")
 {
-    for (const char* line : {"", "\n", "7\n", "7 1 0:22 / /m rw\n", "7 1 - cgroup2 c rw\n",
-                             "7 1 0:22 / /m rw - cgroup2\n", " - \n", "7 1 0:22 / /m rw -cgroup2 c rw\n"}) {
+    for (const char* line :
+         {"", "\n", "7\n", "7 1 0:22 / /m rw\n", "7 1 - cgroup2 c rw\n",
+          "7 1 0:22 / /m rw - cgroup2\n", " - \n", "7 1 0:22 / /m rw -cgroup2 c rw\n"}) {
         CAPTURE(line);
         CHECK(found("0::/u\n", line).empty());
         CHECK(found("0::/u\n", std::string{line} + "\n" + both) == "40:/sys/fs/cgroup/unified/u\n");
