@@ -122,6 +122,9 @@ void forget_code_of_long_run(const Spec& spec, const std::vector<int>& watched)
     fds.reserve(watched.size());
     for (const int fd : watched)
         fds.push_back({fd, POLLIN, 0});
+    // A folder that is open as O_PATH cannot be waited for.
+    (void)::poll(fds.data(), fds.size(), 0);
+    std::erase_if(fds, [](const pollfd& fd) { return (fd.revents & POLLNVAL) != 0; });
     if (::poll(fds.data(), fds.size(), long_run) == 0)
         forget_code();
 }
