@@ -2,18 +2,36 @@
 
 #include "sys/fd.hpp"
 
-namespace nsbox::net::user {
+#include <cstdint>
 
-/// Makes sockets in the sandbox's network namespace.
+namespace nsbox::net {
+
+/// Makes sockets in the sandbox's network namespace: a socket stays for ever in the one in which
+/// it was made, wherever its descriptor goes. See network_namespaces(7).
 class InsideSockets {
 public:
-    InsideSockets() = default;
-    InsideSockets(const InsideSockets&) = delete;
-    InsideSockets& operator=(const InsideSockets&) = delete;
     virtual ~InsideSockets() = default;
 
-    /// Non-blocking and close-on-exec; Fd::error() says why there is none. See socket(2).
+    /// As socket(2) with SOCK_NONBLOCK and SOCK_CLOEXEC, which need not be in `type`. Without a
+    /// descriptor, error() is -errno.
     virtual sys::Fd make(int family, int type, int protocol) = 0;
 };
 
-}  // namespace nsbox::net::user
+/// Reaches unix sockets of the host by name, for a program that can open no path.
+class UnixConnector {
+public:
+    virtual ~UnixConnector() = default;
+
+    /// Asks for a stream connection to the host's unix socket that was registered under `number`.
+    /// The answer comes later, exactly once, by Forwards::connected(token, ...), and may come
+    /// before this function returns.
+    virtual void connect(unsigned number, std::uint64_t token) = 0;
+
+    /// A unix socket that has listened cannot stop and listen again, unlike one of TCP. Asks for a
+    /// new one, bound and not listening, in the place of the forward's (a new name that is renamed
+    /// over the old one leaves no gap). It comes by Forwards::renewed(token, ...), not before this
+    /// function returns. False: there will be none, and the old one is to go on listening.
+    virtual bool renew(unsigned number, std::uint64_t token) = 0;
+};
+
+}  // namespace nsbox::net

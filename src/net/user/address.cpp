@@ -1,0 +1,51 @@
+#include "net/user/address.hpp"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+
+namespace nsbox::net {
+
+namespace {
+
+const sockaddr_in& as_v4(const sockaddr_storage& storage)
+{
+    return reinterpret_cast<const sockaddr_in&>(storage);
+}
+
+const sockaddr_in6& as_v6(const sockaddr_storage& storage)
+{
+    return reinterpret_cast<const sockaddr_in6&>(storage);
+}
+
+}  // namespace
+
+std::uint16_t Address::port() const noexcept
+{
+    if (family() == AF_INET)
+        return ntohs(as_v4(storage).sin_port);
+    return family() == AF_INET6 ? ntohs(as_v6(storage).sin6_port) : std::uint16_t{0};
+}
+
+std::string Address::text() const
+{
+    char name[INET6_ADDRSTRLEN] = {};
+    if (family() == AF_INET)
+        ::inet_ntop(AF_INET, &as_v4(storage).sin_addr, name, sizeof name);
+    else if (family() == AF_INET6)
+        ::inet_ntop(AF_INET6, &as_v6(storage).sin6_addr, name, sizeof name);
+    else
+        return family() == AF_UNIX ? "a unix socket" : "no address";
+    const std::string host = family() == AF_INET ? name : "[" + std::string{name} + "]";
+    return host + ":" + std::to_string(port());
+}
+
+Address bound_address(int socket) noexcept
+{
+    Address address;
+    address.size = sizeof address.storage;
+    if (::getsockname(socket, reinterpret_cast<sockaddr*>(&address.storage), &address.size) < 0)
+        return {};
+    return address;
+}
+
+}  // namespace nsbox::net
