@@ -13,6 +13,7 @@
 #include <map>
 #include <sched.h>
 #include <sys/mount.h>
+#include <sys/socket.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -48,6 +49,12 @@ std::string why_no_netns()
     return probe_inside([]() -> std::string {
         return ::unshare(CLONE_NEWNET) < 0 ? error_text("a network namespace") : std::string{};
     });
+}
+
+std::string why_no_ipv6()
+{
+    const sys::Fd socket{::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+    return socket ? std::string{} : error_text("an IPv6 socket");
 }
 
 std::string why_no_openat2()
@@ -86,6 +93,8 @@ std::string look(const std::string& name)
         return why_no_userns();
     if (name == "netns")
         return why_no_netns();
+    if (name == "ipv6")
+        return why_no_ipv6();
     if (name == "openat2")
         return why_no_openat2();
     if (name == "memory")
