@@ -6,7 +6,6 @@
 #include <cerrno>
 #include <sys/epoll.h>
 #include <sys/timerfd.h>
-#include <unistd.h>
 #include <utility>
 
 namespace nsbox::net {
@@ -154,7 +153,7 @@ Result<Forwards::Door> Forwards::inside_door(const Forward& forward)
     set_option(socket, SOL_SOCKET, SO_REUSEADDR, 1);
     if (forward.inside.family() == AF_INET6)
         set_option(socket, IPPROTO_IPV6, IPV6_V6ONLY, 1);
-    if (!set_nonblocking(socket) || ::bind(socket, forward.inside.get(), forward.inside.size) < 0)
+    if (::bind(socket, forward.inside.get(), forward.inside.size) < 0)
         return fail("Can't bind inside to", errno, forward.inside.text());
     if (::listen(socket, backlog) < 0)
         return fail("Can't listen inside on", errno, forward.inside.text());
@@ -208,9 +207,7 @@ void Forwards::handle()
 
 void Forwards::timer_fired()
 {
-    std::uint64_t times = 0;
-    (void)!::read(timer_.get(), &times, sizeof times);  // Says only what the clock says, too.
-    armed_.reset();
+    has_fired_ = true;  // arm() makes it unreadable again.
     const auto now = Clock::now();
     if (accept_again_ && *accept_again_ <= now) {
         accept_again_.reset();
@@ -236,10 +233,10 @@ void Forwards::arm()
         if (time && (!first || *time < *first))
             first = time;
     // That it fires too early once is cheaper than to set it for every datagram.
-    if (armed_ && first && *armed_ <= *first)
+    const bool is_set = armed_ ? first && *armed_ <= *first : !first;
+    if (is_set && !has_fired_)
         return;
-    if (!armed_ && !first)
-        return;
+    has_fired_ = false;
     armed_ = first;
     itimerspec spec{};
     if (first) {
@@ -375,7 +372,7 @@ Forwards::Turn Forwards::connect_inside(Door& door, sys::Fd accepted)
         return Turn::short_of_descriptors;
     }
     const bool begun =
-        socket && set_nonblocking(socket.get()) &&
+        socket &&
         (::connect(socket.get(), door.inside.get(), door.inside.size) == 0 || errno == EINPROGRESS);
     if (begun)
         relay_.join(std::move(accepted), std::move(socket));

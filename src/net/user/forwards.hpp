@@ -51,9 +51,9 @@ struct ForwardLimits {
 /// connection to a port without a service is refused; see ListenLook. Where the kernel cannot tell,
 /// it listens always, and a connection that finds nobody inside is reset.
 ///
-/// After add() has returned for the first time, the only system calls are those of StreamRelay,
-/// ListenLook and UdpForwards, and socket (by InsideSockets), bind, listen, accept4, connect,
-/// getsockname, shutdown, timerfd_settime and clock_gettime.
+/// After create() the only system calls are those of StreamRelay, ListenLook, UdpForwards,
+/// InsideSockets and UnixConnector, and bind, listen, accept4, connect, getsockname, shutdown,
+/// timerfd_settime and clock_gettime.
 class Forwards {
 public:
     using Id = std::uint64_t;
@@ -131,6 +131,7 @@ private:
     sys::Fd epoll_;
     sys::Fd timer_;
     std::optional<Clock::time_point> armed_;
+    bool has_fired_ = false;
     std::unique_ptr<UdpForwards> udp_;
     std::optional<ListenLook> look_;
     std::optional<Clock::time_point> next_look_;

@@ -32,7 +32,8 @@ inline bool is_internet(int socket) noexcept
 inline bool set_nonblocking(int socket) noexcept
 {
     const int flags = ::fcntl(socket, F_GETFL);
-    return flags >= 0 && ::fcntl(socket, F_SETFL, flags | O_NONBLOCK) == 0;
+    return flags >= 0 &&
+           ((flags & O_NONBLOCK) != 0 || ::fcntl(socket, F_SETFL, flags | O_NONBLOCK) == 0);
 }
 
 /// Closes a stream socket so that the other end sees a reset. Unix sockets know none: there the

@@ -167,8 +167,7 @@ UdpForwards::Flows::iterator UdpForwards::flow_of(const Client& client, const Do
         end(flows_.begin());
     sys::Fd socket = make_.make(door.inside.family(), SOCK_DGRAM, 0);
     const std::uint64_t id = next_id_++;
-    if (!socket || !set_nonblocking(socket.get()) ||
-        ::connect(socket.get(), door.inside.get(), door.inside.size) < 0 ||
+    if (!socket || ::connect(socket.get(), door.inside.get(), door.inside.size) < 0 ||
         !watch(socket.get(), id))
         return flows_.end();
     const auto flow = flows_.insert(flows_.end(), Flow{id, client, std::move(socket), {}});
