@@ -8,6 +8,7 @@
 #include <cstring>
 #include <memory>
 #include <net/if.h>
+#include <netinet/in.h>
 #include <optional>
 #include <sys/inotify.h>
 
@@ -31,10 +32,10 @@ std::vector<std::string> words_of(const std::string& line)
     return words;
 }
 
-std::optional<user::Server> to_server(const std::string& text)
+std::optional<user::SocketAddress> to_server(const std::string& text)
 {
-    user::Server server;
-    auto* const v4 = reinterpret_cast<sockaddr_in*>(&server.address);
+    user::SocketAddress server;
+    auto* const v4 = reinterpret_cast<sockaddr_in*>(&server.storage);
     if (::inet_pton(AF_INET, text.c_str(), &v4->sin_addr) == 1) {
         v4->sin_family = AF_INET;
         v4->sin_port = htons(dns_port);
@@ -42,7 +43,7 @@ std::optional<user::Server> to_server(const std::string& text)
         return server;
     }
     const std::size_t zone = text.find('%');
-    auto* const v6 = reinterpret_cast<sockaddr_in6*>(&server.address);
+    auto* const v6 = reinterpret_cast<sockaddr_in6*>(&server.storage);
     if (::inet_pton(AF_INET6, text.substr(0, zone).c_str(), &v6->sin6_addr) != 1)
         return std::nullopt;
     v6->sin6_family = AF_INET6;
@@ -73,7 +74,7 @@ ResolvConf parse_resolv_conf(const std::string& text)
             continue;
         const std::vector<std::string> rest(words.begin() + 1, words.end());
         if (words[0] == "nameserver") {
-            const std::optional<user::Server> server = to_server(rest[0]);
+            const std::optional<user::SocketAddress> server = to_server(rest[0]);
             if (server && conf.servers.size() < most_servers)
                 conf.servers.push_back(*server);
         } else if (words[0] == "search" || words[0] == "domain") {

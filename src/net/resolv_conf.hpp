@@ -1,6 +1,6 @@
 #pragma once
 
-#include "net/user/dns.hpp"
+#include "net/user/address.hpp"
 #include "sys/fd.hpp"
 
 #include <string>
@@ -10,7 +10,7 @@ namespace nsbox::net {
 
 /// What a resolv.conf says that matters here: see resolv.conf(5).
 struct ResolvConf {
-    std::vector<user::Server> servers;  ///< In order; what is no address is passed over.
+    std::vector<user::SocketAddress> servers;  ///< In order; what is no address is passed over.
     std::vector<std::string> search;
     std::vector<std::string> options;
 };

@@ -404,13 +404,17 @@ def helper_dies(ctx):
                 proc.wait(20)
                 os.close(read)
                 continue
+            text = b""
+            while b"network-failed" not in text:
+                chunk = os.read(read, 65536)
+                ctx.true(chunk, f"the events end: {text!r}")
+                text += chunk
             if ends:
                 ctx.eq(proc.wait(20), 125, "the status")
             else:
                 proc.stdin.write(b"\n")
                 proc.stdin.flush()
                 ctx.eq(proc.wait(20), 7, "the status")
-            text = b""
             while chunk := os.read(read, 65536):
                 text += chunk
             os.close(read)

@@ -3,7 +3,7 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 
-namespace nsbox::net {
+namespace nsbox::net::user {
 
 namespace {
 
@@ -19,14 +19,14 @@ const sockaddr_in6& as_v6(const sockaddr_storage& storage)
 
 }  // namespace
 
-std::uint16_t Address::port() const noexcept
+std::uint16_t SocketAddress::port() const noexcept
 {
     if (family() == AF_INET)
         return ntohs(as_v4(storage).sin_port);
     return family() == AF_INET6 ? ntohs(as_v6(storage).sin6_port) : std::uint16_t{0};
 }
 
-std::string Address::text() const
+std::string SocketAddress::text() const
 {
     char name[INET6_ADDRSTRLEN] = {};
     if (family() == AF_INET)
@@ -39,13 +39,13 @@ std::string Address::text() const
     return host + ":" + std::to_string(port());
 }
 
-Address bound_address(int socket) noexcept
+SocketAddress bound_address(int socket) noexcept
 {
-    Address address;
+    SocketAddress address;
     address.size = sizeof address.storage;
     if (::getsockname(socket, reinterpret_cast<sockaddr*>(&address.storage), &address.size) < 0)
         return {};
     return address;
 }
 
-}  // namespace nsbox::net
+}  // namespace nsbox::net::user

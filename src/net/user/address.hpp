@@ -4,10 +4,10 @@
 #include <string>
 #include <sys/socket.h>
 
-namespace nsbox::net {
+namespace nsbox::net::user {
 
 /// An address as connect(2) takes it: of IPv4 or IPv6 with a port, or of a unix socket. Plain value.
-struct Address {
+struct SocketAddress {
     sockaddr_storage storage{};
     socklen_t size = 0;  ///< 0: no address.
 
@@ -20,6 +20,6 @@ struct Address {
 };
 
 /// The address that a socket is bound to; of size 0 if it cannot be had. See getsockname(2).
-Address bound_address(int socket) noexcept;
+SocketAddress bound_address(int socket) noexcept;
 
-}  // namespace nsbox::net
+}  // namespace nsbox::net::user

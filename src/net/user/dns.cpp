@@ -71,16 +71,14 @@ void DnsForwarder::forget_old()
 bool DnsForwarder::send_on(Query& query)
 {
     for (; query.server < servers_.size(); ++query.server) {
-        const Server& server = servers_[query.server];
+        const SocketAddress& server = servers_[query.server];
         query.socket = sys::Fd{
-            ::socket(server.address.ss_family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)};
+            ::socket(server.storage.ss_family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)};
         const Bytes payload = query.payload();
         epoll_event event{EPOLLIN, {}};
         event.data.ptr = &query;
         // Connected, it hears of nobody else.
-        if (query.socket &&
-            ::connect(query.socket.get(), reinterpret_cast<const sockaddr*>(&server.address),
-                      server.size) == 0 &&
+        if (query.socket && ::connect(query.socket.get(), server.get(), server.size) == 0 &&
             ::send(query.socket.get(), payload.data(), payload.size(), MSG_NOSIGNAL) >= 0 &&
             ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, query.socket.get(), &event) == 0)
             return true;

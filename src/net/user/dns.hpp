@@ -1,5 +1,6 @@
 #pragma once
 
+#include "net/user/address.hpp"
 #include "net/user/packet.hpp"
 #include "sys/error.hpp"
 #include "sys/fd.hpp"
@@ -7,17 +8,9 @@
 #include <chrono>
 #include <functional>
 #include <list>
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <vector>
 
 namespace nsbox::net::user {
-
-/// A name server as the host's resolv.conf names it.
-struct Server {
-    sockaddr_storage address{};
-    socklen_t size = 0;
-};
 
 /// Hands DNS queries in UDP datagrams from the sandbox on to the host's name servers and the answers
 /// back. A query that is repeated goes to the next server. See RFC 1035.
@@ -28,8 +21,9 @@ public:
     /// `mtu` is the sandbox's: an answer that does not fit is cut, so that TCP is tried.
     static Result<DnsForwarder> create(std::size_t mtu);
 
-    void set_servers(std::vector<Server> servers) { servers_ = std::move(servers); }
-    const std::vector<Server>& servers() const noexcept { return servers_; }
+    /// As the host's resolv.conf names them.
+    void set_servers(std::vector<SocketAddress> servers) { servers_ = std::move(servers); }
+    const std::vector<SocketAddress>& servers() const noexcept { return servers_; }
 
     /// Takes a query; what can be said at once is sent at once.
     void ask(Bytes frame, const Packet& packet, const SendFrame& send);
@@ -57,7 +51,7 @@ private:
 
     sys::Fd epoll_;
     std::size_t mtu_;
-    std::vector<Server> servers_;
+    std::vector<SocketAddress> servers_;
     std::list<Query> queries_;  ///< The oldest first.
 };
 

@@ -8,7 +8,7 @@
 #include <sys/timerfd.h>
 #include <utility>
 
-namespace nsbox::net {
+namespace nsbox::net::user {
 
 namespace {
 
@@ -31,7 +31,7 @@ bool follows(ForwardKind kind)
 
 /// A TCP socket that listens no more is as bind(2) left it, except that it has lost a port that the
 /// kernel chose, while getsockname(2) still tells it. Says whether it has its port (again).
-bool keep_port(int socket, const Address& port)
+bool keep_port(int socket, const SocketAddress& port)
 {
     return ::bind(socket, port.get(), port.size) == 0 || errno == EINVAL ||  // It is bound.
            errno == EACCES;  // The kernel chooses no port of the privileged ones.
@@ -256,7 +256,7 @@ void Forwards::look()
     if (!look_ || !look_->is_available())
         return;
     std::vector<std::uint64_t> tokens;
-    std::vector<Address> where;
+    std::vector<SocketAddress> where;
     std::vector<bool> listens;
     for (const auto& [token, door] : doors_) {
         if (!follows(door.kind))
@@ -412,4 +412,4 @@ void Forwards::renewed(std::uint64_t token, sys::Fd socket)
     arm();
 }
 
-}  // namespace nsbox::net
+}  // namespace nsbox::net::user

@@ -17,7 +17,7 @@
 #include <unordered_map>
 #include <vector>
 
-namespace nsbox::net {
+namespace nsbox::net::user {
 
 /// What a forward carries, and which way.
 enum class ForwardKind {
@@ -34,8 +34,8 @@ struct Forward {
     /// are best bound to a number: a port that the kernel chose is given up whenever the socket
     /// stops listening, and has to be taken again. None for inside_to_unix.
     std::vector<sys::Fd> outside;
-    Address inside;       ///< Where to connect to; for inside_to_unix, where to listen.
-    unsigned number = 0;  ///< Of the unix socket, for the UnixConnector.
+    SocketAddress inside;  ///< Where to connect to; for inside_to_unix, where to listen.
+    unsigned number = 0;   ///< Of the unix socket, for the UnixConnector.
 };
 
 /// Times and bounds; tests have shorter ones.
@@ -90,8 +90,8 @@ private:
         Id forward = 0;
         ForwardKind kind{};
         sys::Fd socket;
-        Address bound;  ///< Of the host's socket.
-        Address inside;
+        SocketAddress bound;  ///< Of the host's socket.
+        SocketAddress inside;
         unsigned number = 0;
         sys::Fd waiting;       ///< Was accepted when there was no descriptor for the other side.
         bool has_port = true;  ///< Nobody has taken it while the socket did not listen.
@@ -142,4 +142,4 @@ private:
     std::map<Id, ForwardKind> forwards_;
 };
 
-}  // namespace nsbox::net
+}  // namespace nsbox::net::user

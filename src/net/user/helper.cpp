@@ -153,7 +153,7 @@ private:
             is_building_ = true;
         } else if (order->is(Order::follow) && order->descriptor) {
             sandbox_ = std::move(order->descriptor);
-        } else if (std::vector<Server> servers; decode_servers(order->bytes, servers)) {
+        } else if (std::vector<SocketAddress> servers; decode_servers(order->bytes, servers)) {
             dns_->set_servers(std::move(servers));
         }
         return {};

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-namespace nsbox::net {
+namespace nsbox::net::user {
 
 /// Makes sockets in the sandbox's network namespace: a socket stays for ever in the one in which
 /// it was made, wherever its descriptor goes. See network_namespaces(7).
@@ -34,4 +34,4 @@ public:
     virtual bool renew(unsigned number, std::uint64_t token) = 0;
 };
 
-}  // namespace nsbox::net
+}  // namespace nsbox::net::user

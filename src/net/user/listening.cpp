@@ -11,7 +11,7 @@
 #include <sys/socket.h>
 #include <utility>
 
-namespace nsbox::net {
+namespace nsbox::net::user {
 
 namespace {
 
@@ -71,7 +71,7 @@ bool is_missing(int error)
 
 }  // namespace
 
-std::vector<char> listen_question(const Address& where, std::uint32_t number)
+std::vector<char> listen_question(const SocketAddress& where, std::uint32_t number)
 {
     Question question = question_of(where.family(), number);
     inet_diag_sockid& id = question.request.id;
@@ -129,7 +129,7 @@ Result<ListenLook> ListenLook::create(InsideSockets& inside)
     return look;
 }
 
-void ListenLook::look(std::span<const Address> where, std::vector<bool>& listens)
+void ListenLook::look(std::span<const SocketAddress> where, std::vector<bool>& listens)
 {
     listens.resize(where.size());
     if (!is_available())
@@ -155,10 +155,10 @@ void ListenLook::look(std::span<const Address> where, std::vector<bool>& listens
 }
 
 /// Sends all questions as one datagram.
-bool ListenLook::ask(std::span<const Address> where)
+bool ListenLook::ask(std::span<const SocketAddress> where)
 {
     std::vector<char> questions;
-    for (const Address& address : where) {
+    for (const SocketAddress& address : where) {
         const std::vector<char> question = listen_question(address, number_++);
         questions.insert(questions.end(), question.begin(), question.end());
     }
@@ -177,4 +177,4 @@ std::vector<ListenAnswer> ListenLook::receive()
     return listen_answers(std::span{buffer_}.first(static_cast<std::size_t>(got)));
 }
 
-}  // namespace nsbox::net
+}  // namespace nsbox::net::user

@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-namespace nsbox::net {
+namespace nsbox::net::user {
 
 /// One answer of sock_diag(7) to a question of ListenLook.
 struct ListenAnswer {
@@ -21,7 +21,7 @@ struct ListenAnswer {
 /// Pure: the question, as a netlink message, whether a TCP connection to the address would find
 /// somebody who listens. The kernel looks as it would for a SYN, so wildcard listeners count, and
 /// those of IPv6 for IPv4 unless they are IPV6_V6ONLY.
-std::vector<char> listen_question(const Address& where, std::uint32_t number);
+std::vector<char> listen_question(const SocketAddress& where, std::uint32_t number);
 
 /// Pure: the answers in one datagram. What is malformed or cut off is left out.
 std::vector<ListenAnswer> listen_answers(std::span<const char> datagram);
@@ -38,16 +38,16 @@ public:
 
     /// listens[i] says whether somebody listens at where[i]; it stays as it was where the kernel
     /// gave no answer. System calls: sendto, recvfrom.
-    void look(std::span<const Address> where, std::vector<bool>& listens);
+    void look(std::span<const SocketAddress> where, std::vector<bool>& listens);
 
 private:
     explicit ListenLook(sys::Fd socket);
     std::vector<ListenAnswer> receive();
-    bool ask(std::span<const Address> where);
+    bool ask(std::span<const SocketAddress> where);
 
     sys::Fd socket_;
     std::uint32_t number_ = 0;  ///< The next question's: a late answer belongs to none.
     std::vector<char> buffer_;
 };
 
-}  // namespace nsbox::net
+}  // namespace nsbox::net::user

@@ -26,6 +26,16 @@ void write16(std::span<std::uint8_t> bytes, std::size_t at, std::size_t value)
     bytes[at + 1] = static_cast<std::uint8_t>(value);
 }
 
+void put(std::span<std::uint8_t> bytes, std::size_t at, Bytes what)
+{
+    std::copy(what.begin(), what.end(), bytes.begin() + static_cast<std::ptrdiff_t>(at));
+}
+
+Bytes bytes_of(const Address& address)
+{
+    return {address.bytes.data(), address.size()};
+}
+
 /// The Internet checksum of RFC 1071, of several pieces: all but the last have an even size.
 class Checksum {
 public:
@@ -122,33 +132,38 @@ Answer answer_to(Bytes frame, const Packet& packet, std::uint8_t protocol, std::
 {
     const bool v6 = packet.source.v6;
     const std::size_t header = v6 ? ipv6_header : ipv4_header;
-    Answer answer{std::vector<std::uint8_t>(ethernet_size + header + payload),
-                  ethernet_size + header};
-    std::uint8_t* const out = answer.bytes.data();
-    std::memcpy(out, frame.data() + 6, 6);
-    std::memcpy(out + 6, frame.data(), 6);
-    std::memcpy(out + 12, frame.data() + 12, 2);
-    std::uint8_t* const ip = out + ethernet_size;
+    std::array<std::uint8_t, ethernet_size + ipv6_header> out{};
+    put(out, 0, frame.subspan(6, 6));
+    put(out, 6, frame.first(6));
+    put(out, 12, frame.subspan(12, 2));
+    const std::span<std::uint8_t> ip = std::span{out}.subspan(ethernet_size);
+    const auto finished = [&] {
+        Answer answer{{out.begin(), out.end()}, ethernet_size + header};
+        answer.bytes.resize(answer.transport + payload);
+        std::fill(answer.bytes.begin() + static_cast<std::ptrdiff_t>(answer.transport),
+                  answer.bytes.end(), std::uint8_t{0});
+        return answer;
+    };
     constexpr std::uint8_t hops = 64;
     if (v6) {
         ip[0] = 0x60;
-        write16(answer.bytes, ethernet_size + 4, payload);
+        write16(ip, 4, payload);
         ip[6] = protocol;
         ip[7] = hops;
-        std::memcpy(ip + 8, packet.destination.bytes.data(), 16);
-        std::memcpy(ip + 24, packet.source.bytes.data(), 16);
-        return answer;
+        put(ip, 8, bytes_of(packet.destination));
+        put(ip, 24, bytes_of(packet.source));
+        return finished();
     }
     ip[0] = 0x45;
-    write16(answer.bytes, ethernet_size + 2, header + payload);
+    write16(ip, 2, header + payload);
     ip[8] = hops;
     ip[9] = protocol;
-    std::memcpy(ip + 12, packet.destination.bytes.data(), 4);
-    std::memcpy(ip + 16, packet.source.bytes.data(), 4);
+    put(ip, 12, bytes_of(packet.destination));
+    put(ip, 16, bytes_of(packet.source));
     Checksum sum;
-    sum.add(Bytes{ip, header});
-    write16(answer.bytes, ethernet_size + 10, sum.result());
-    return answer;
+    sum.add(ip.first(header));
+    write16(ip, 10, sum.result());
+    return finished();
 }
 
 /// Of UDP and ICMPv6, over the addresses too. A result of zero is sent as its complement, which
@@ -156,8 +171,8 @@ Answer answer_to(Bytes frame, const Packet& packet, std::uint8_t protocol, std::
 std::uint16_t transport_checksum(const Packet& packet, std::uint8_t protocol, Bytes bytes)
 {
     Checksum sum;
-    sum.add(Bytes{packet.source.bytes.data(), packet.source.size()});
-    sum.add(Bytes{packet.destination.bytes.data(), packet.destination.size()});
+    sum.add(bytes_of(packet.source));
+    sum.add(bytes_of(packet.destination));
     sum.add(protocol);
     sum.add(bytes.size());
     sum.add(bytes);
@@ -247,7 +262,7 @@ std::vector<std::uint8_t> refusal(Bytes frame, const Packet& packet)
     const std::span<std::uint8_t> icmp = answer.rest();
     icmp[0] = v6 ? 1 : 3;   // Destination unreachable...
     icmp[1] = v6 ? 1 : 13;  // ...by administrative prohibition.
-    std::copy(quoted.begin(), quoted.end(), icmp.begin() + icmp_header);
+    put(icmp, icmp_header, quoted);
     if (v6) {
         write16(icmp, 2, transport_checksum(packet, protocol_icmp6, icmp));
     } else {
@@ -265,7 +280,7 @@ std::vector<std::uint8_t> udp_answer(Bytes frame, const Packet& packet, Bytes pa
     write16(udp, 0, packet.destination_port);
     write16(udp, 2, packet.source_port);
     write16(udp, 4, udp.size());
-    std::copy(payload.begin(), payload.end(), udp.begin() + udp_header);
+    put(udp, udp_header, payload);
     write16(udp, 6, transport_checksum(packet, protocol_udp, udp));
     return std::move(answer.bytes);
 }
@@ -276,9 +291,9 @@ void replace_address(std::span<std::uint8_t> frame, const Packet& packet, const 
     const bool v6 = with.v6;
     const std::size_t at = ethernet_size + (v6 ? (is_source ? 8U : 24U) : (is_source ? 12U : 16U));
     const Address before = is_source ? packet.source : packet.destination;
-    const Bytes old{before.bytes.data(), before.size()};
-    const Bytes fresh{with.bytes.data(), with.size()};
-    std::copy(fresh.begin(), fresh.end(), frame.begin() + static_cast<std::ptrdiff_t>(at));
+    const Bytes old = bytes_of(before);
+    const Bytes fresh = bytes_of(with);
+    put(frame, at, fresh);
     if (!v6)
         adjust(frame, ethernet_size + 10, old, fresh);
     constexpr std::size_t tcp_checksum = 16;

@@ -11,21 +11,21 @@ namespace {
 using sys::pack;
 using sys::Unpacker;
 
-void pack_servers(std::string& out, const std::vector<Server>& servers)
+void pack_servers(std::string& out, const std::vector<SocketAddress>& servers)
 {
     pack(out, servers.size());
-    for (const Server& server : servers)
-        pack(out, &server.address, server.size);
+    for (const SocketAddress& server : servers)
+        pack(out, &server.storage, server.size);
 }
 
-void unpack_servers(Unpacker& from, std::vector<Server>& servers)
+void unpack_servers(Unpacker& from, std::vector<SocketAddress>& servers)
 {
     servers.clear();
     for (std::uint64_t left = from.count(); left > 0; --left) {
         const std::string bytes = from.text();
-        Server server;
-        server.size = static_cast<socklen_t>(std::min(bytes.size(), sizeof server.address));
-        std::memcpy(&server.address, bytes.data(), server.size);
+        SocketAddress server;
+        server.size = static_cast<socklen_t>(std::min(bytes.size(), sizeof server.storage));
+        std::memcpy(&server.storage, bytes.data(), server.size);
         servers.push_back(server);
     }
 }
@@ -66,7 +66,7 @@ bool decode(const std::string& bytes, HelperConfig& config)
     return from.is_done();
 }
 
-std::string encode_servers(const std::vector<Server>& servers)
+std::string encode_servers(const std::vector<SocketAddress>& servers)
 {
     std::string out;
     pack(out, static_cast<std::uint64_t>(Order::servers));
@@ -74,7 +74,7 @@ std::string encode_servers(const std::vector<Server>& servers)
     return out;
 }
 
-bool decode_servers(const std::string& bytes, std::vector<Server>& servers)
+bool decode_servers(const std::string& bytes, std::vector<SocketAddress>& servers)
 {
     Unpacker from{bytes};
     if (from.number() != static_cast<std::uint64_t>(Order::servers))

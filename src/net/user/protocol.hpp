@@ -36,14 +36,14 @@ struct HelperConfig {
     LinkWish link;
     bool outbound = true;
     std::vector<PortRange> host_loopback;
-    std::vector<Server> servers;
+    std::vector<SocketAddress> servers;
 };
 
 std::string encode(const HelperConfig& config);
 /// False where the message is another one, or not whole.
 bool decode(const std::string& bytes, HelperConfig& config);
 
-std::string encode_servers(const std::vector<Server>& servers);
-bool decode_servers(const std::string& bytes, std::vector<Server>& servers);
+std::string encode_servers(const std::vector<SocketAddress>& servers);
+bool decode_servers(const std::string& bytes, std::vector<SocketAddress>& servers);
 
 }  // namespace nsbox::net::user

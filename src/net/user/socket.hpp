@@ -7,7 +7,7 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
-namespace nsbox::net {
+namespace nsbox::net::user {
 
 /// An int option of a socket; -1 where there is no such option.
 inline int option_of(int socket, int level, int name) noexcept
@@ -44,4 +44,4 @@ inline void reset(sys::Fd socket) noexcept
     (void)::setsockopt(socket.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
 }
 
-}  // namespace nsbox::net
+}  // namespace nsbox::net::user

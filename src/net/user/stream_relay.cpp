@@ -9,7 +9,7 @@
 #include <unistd.h>
 #include <utility>
 
-namespace nsbox::net {
+namespace nsbox::net::user {
 
 namespace {
 
@@ -221,4 +221,4 @@ void StreamRelay::wake(bool on)
         (void)!::read(again_.get(), &count, sizeof count);
 }
 
-}  // namespace nsbox::net
+}  // namespace nsbox::net::user

@@ -9,7 +9,7 @@
 #include <memory>
 #include <vector>
 
-namespace nsbox::net {
+namespace nsbox::net::user {
 
 /// Carries the bytes of pairs of stream sockets both ways, with half-close and reset, for thousands
 /// of pairs in one thread.
@@ -81,4 +81,4 @@ private:
     std::deque<std::size_t> queue_;  ///< Slots with something to do.
 };
 
-}  // namespace nsbox::net
+}  // namespace nsbox::net::user

@@ -8,7 +8,7 @@
 #include <sys/epoll.h>
 #include <utility>
 
-namespace nsbox::net {
+namespace nsbox::net::user {
 
 namespace {
 
@@ -52,7 +52,7 @@ bool UdpForwards::watch(int socket, std::uint64_t id)
     return ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, socket, &event) == 0;
 }
 
-Result<void> UdpForwards::add(std::uint64_t forward, sys::Fd outside, const Address& inside)
+Result<void> UdpForwards::add(std::uint64_t forward, sys::Fd outside, const SocketAddress& inside)
 {
     const int socket = outside.get();
     const bool is_v4 = option_of(socket, SOL_SOCKET, SO_DOMAIN) == AF_INET;
@@ -243,4 +243,4 @@ void UdpForwards::expire(Clock::time_point now)
         end(flows_.begin());
 }
 
-}  // namespace nsbox::net
+}  // namespace nsbox::net::user

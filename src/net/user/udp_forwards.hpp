@@ -18,7 +18,7 @@
 #include <unordered_map>
 #include <vector>
 
-namespace nsbox::net {
+namespace nsbox::net::user {
 
 /// Carries datagrams between UDP sockets of the host and addresses inside. Each client has a socket
 /// of its own inside, so that the service sees different clients as different ports, and answers
@@ -41,7 +41,7 @@ public:
     void handle();
 
     /// `outside` is a bound UDP socket.
-    Result<void> add(std::uint64_t forward, sys::Fd outside, const Address& inside);
+    Result<void> add(std::uint64_t forward, sys::Fd outside, const SocketAddress& inside);
     /// Ends the forward with its flows: without its socket there is no way back to the clients.
     void remove(std::uint64_t forward);
 
@@ -54,7 +54,7 @@ public:
 private:
     struct Door {
         sys::Fd socket;
-        Address inside;
+        SocketAddress inside;
         std::uint64_t forward;
         bool is_v4;
     };
@@ -97,4 +97,4 @@ private:
     std::map<Client, Flows::iterator> by_client_;
 };
 
-}  // namespace nsbox::net
+}  // namespace nsbox::net::user

@@ -15,8 +15,8 @@
 
 using namespace nsbox;
 using namespace nsbox::tests;
-using net::Forward;
-using net::ForwardKind;
+using net::user::Forward;
+using net::user::ForwardKind;
 
 namespace {
 
@@ -31,7 +31,7 @@ std::string text(bool value)
     return value ? "yes" : "no";
 }
 
-Forward forward_of(ForwardKind kind, const net::Address& inside)
+Forward forward_of(ForwardKind kind, const net::user::SocketAddress& inside)
 {
     Forward forward;
     forward.kind = kind;
@@ -39,21 +39,21 @@ Forward forward_of(ForwardKind kind, const net::Address& inside)
     return forward;
 }
 
-Forward tcp_forward(const net::Address& outside, const net::Address& inside)
+Forward tcp_forward(const net::user::SocketAddress& outside, const net::user::SocketAddress& inside)
 {
     Forward forward = forward_of(ForwardKind::tcp, inside);
     forward.outside.push_back(bound(outside));
     return forward;
 }
 
-Forward udp_forward(const net::Address& outside, const net::Address& inside)
+Forward udp_forward(const net::user::SocketAddress& outside, const net::user::SocketAddress& inside)
 {
     Forward forward = forward_of(ForwardKind::udp, inside);
     forward.outside.push_back(bound(outside, SOCK_DGRAM));
     return forward;
 }
 
-sys::Fd listening_inside(const Lab& lab, const net::Address& address)
+sys::Fd listening_inside(const Lab& lab, const net::user::SocketAddress& address)
 {
     sys::Fd socket;
     lab.inside([&] { socket = listening(address); });
@@ -63,7 +63,7 @@ sys::Fd listening_inside(const Lab& lab, const net::Address& address)
 /// A UDP service inside that answers each datagram with its own bytes, until it gets "end".
 class Echo {
 public:
-    Echo(const Lab& lab, const net::Address& address)
+    Echo(const Lab& lab, const net::user::SocketAddress& address)
     {
         lab.inside([&] { socket_ = bound(address, SOCK_DGRAM); });
         thread_ = std::thread{[this] { serve(); }};
@@ -128,7 +128,7 @@ TEST_CASE(
         Engine engine{lab};
         const auto live = [&](const std::string& name, const std::string& outside,
                               const std::string& inside, const std::string& service) {
-            const net::Address target = address_of(outside, host_port);
+            const net::user::SocketAddress target = address_of(outside, host_port);
             const auto id = engine.add(tcp_forward(target, address_of(inside, inner_port)));
             say(name + ": added", text(id != 0));
             say(name + ": before", attempt(target));
@@ -172,7 +172,7 @@ TEST_CASE("forwards: only a listener that would get the connection counts")
     NEEDS("ipv6");
     const Ended ended = in_lab([](Say& say, Lab& lab) {
         Engine engine{lab};
-        const net::Address target = address_of("127.0.0.1", host_port);
+        const net::user::SocketAddress target = address_of("127.0.0.1", host_port);
         engine.add(tcp_forward(target, address_of("127.0.0.1", inner_port)));
         const auto try_it = [&](const std::string& name, const sys::Fd& listener) {
             (void)listener;
@@ -190,8 +190,8 @@ TEST_CASE("forwards: only a listener that would get the connection counts")
             sys::Fd socket;
             lab.inside([&] {
                 socket = sys::Fd{::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0)};
-                net::set_option(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, 0);
-                const net::Address any = address_of("::", inner_port);
+                net::user::set_option(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, 0);
+                const net::user::SocketAddress any = address_of("::", inner_port);
                 ::bind(socket.get(), any.get(), any.size);
                 ::listen(socket.get(), 10);
             });
@@ -216,7 +216,7 @@ TEST_CASE("forwards: a port that the kernel chose is still the same after the se
         Engine engine{lab};
         Forward forward =
             tcp_forward(address_of("127.0.0.1", 0), address_of("127.0.0.1", inner_port));
-        const net::Address target = net::bound_address(forward.outside[0].get());
+        const net::user::SocketAddress target = net::user::bound_address(forward.outside[0].get());
         engine.add(std::move(forward));
         for (const std::string round : {"first", "second", "third"}) {
             const sys::Fd listener = listening_inside(lab, address_of("0.0.0.0", inner_port));
@@ -247,7 +247,7 @@ TEST_CASE("forwards: many forwards share one look, and looking is all that an id
             listeners.push_back(listening_inside(lab, address_of("127.0.0.1", 1000 + i)));
         long good = 0;
         for (std::uint16_t i = 0; i < count; ++i) {
-            const net::Address target = address_of("127.0.0.1", host_port + i);
+            const net::user::SocketAddress target = address_of("127.0.0.1", host_port + i);
             const std::string wanted = i % 2 == 0 ? "connected" : "ECONNREFUSED";
             good += becomes(target, wanted) == wanted ? 1 : 0;
         }
@@ -266,7 +266,7 @@ TEST_CASE("forwards: where the kernel cannot tell who listens, a connection to n
     const Ended ended = in_lab([](Say& say, Lab& lab) {
         lab.has_diag = false;
         Engine engine{lab};
-        const net::Address target = address_of("127.0.0.1", host_port);
+        const net::user::SocketAddress target = address_of("127.0.0.1", host_port);
         say("added",
             text(engine.add(tcp_forward(target, address_of("127.0.0.1", inner_port))) != 0));
         const sys::Fd client = connected_to(target);
@@ -290,7 +290,7 @@ TEST_CASE("forwards: a removed forward refuses, and what runs through it goes on
     NEEDS("netns");
     const Ended ended = in_lab([](Say& say, Lab& lab) {
         Engine engine{lab};
-        const net::Address target = address_of("127.0.0.1", host_port);
+        const net::user::SocketAddress target = address_of("127.0.0.1", host_port);
         const sys::Fd listener = listening_inside(lab, address_of("0.0.0.0", inner_port));
         const auto id = engine.add(tcp_forward(target, address_of("127.0.0.1", inner_port)));
         const sys::Fd client = connected_to(target);  // The service was there before.
@@ -325,8 +325,8 @@ TEST_CASE("forwards: what is impossible is an error with its reason")
             const auto id = engine.add(std::move(forward));
             say(name, id != 0 ? "added" : engine.error.message());
         };
-        const net::Address inside = address_of("127.0.0.1", inner_port);
-        const net::Address outside = address_of("127.0.0.1", host_port);
+        const net::user::SocketAddress inside = address_of("127.0.0.1", inner_port);
+        const net::user::SocketAddress outside = address_of("127.0.0.1", host_port);
         const sys::Fd listener = listening_inside(lab, inside);
         why("no socket", forward_of(ForwardKind::tcp, inside));
         why("no address", tcp_forward(outside, {}));
@@ -354,7 +354,7 @@ TEST_CASE("forwards: without descriptors connections wait, and nobody spins")
     NEEDS("netns");
     const Ended ended = in_lab([](Say& say, Lab& lab) {
         Engine engine{lab};
-        const net::Address target = address_of("127.0.0.1", host_port);
+        const net::user::SocketAddress target = address_of("127.0.0.1", host_port);
         const sys::Fd listener = listening_inside(lab, address_of("127.0.0.1", inner_port));
         engine.add(tcp_forward(target, address_of("127.0.0.1", inner_port)));
         // One descriptor for the client and none, or one, for the engine.
@@ -395,7 +395,7 @@ TEST_CASE("forwards: a thousand connections through a port leave nothing")
     NEEDS("netns");
     const Ended ended = in_lab([](Say& say, Lab& lab) {
         Engine engine{lab};
-        const net::Address target = address_of("127.0.0.1", host_port);
+        const net::user::SocketAddress target = address_of("127.0.0.1", host_port);
         const sys::Fd listener = listening_inside(lab, address_of("127.0.0.1", inner_port));
         engine.add(tcp_forward(target, address_of("127.0.0.1", inner_port)));
         const std::size_t before = open_descriptors();
@@ -493,13 +493,13 @@ TEST_CASE("forwards: UDP flows are bounded, the one that was used longest ago go
 {
     NEEDS("netns");
     const Ended ended = in_lab([](Say& say, Lab& lab) {
-        net::ForwardLimits limits;
+        net::user::ForwardLimits limits;
         limits.flows = 8;
         limits.idle = std::chrono::hours{1};
         Engine engine{lab, limits};
         const Echo echo{lab, address_of("127.0.0.1", inner_port)};
         const std::size_t before = open_descriptors();
-        const net::Address target = address_of("127.0.0.1", host_port);
+        const net::user::SocketAddress target = address_of("127.0.0.1", host_port);
         engine.add(udp_forward(target, address_of("127.0.0.1", inner_port)));
         std::vector<sys::Fd> clients;
         long good = 0;
@@ -536,11 +536,11 @@ TEST_CASE(
 {
     NEEDS("netns");
     const Ended ended = in_lab([](Say& say, Lab& lab) {
-        net::ForwardLimits limits;
+        net::user::ForwardLimits limits;
         limits.idle = std::chrono::milliseconds{300};
         Engine engine{lab, limits};
         const Echo echo{lab, address_of("127.0.0.1", inner_port)};
-        const net::Address target = address_of("127.0.0.1", host_port);
+        const net::user::SocketAddress target = address_of("127.0.0.1", host_port);
         engine.add(udp_forward(target, address_of("127.0.0.1", inner_port)));
         const sys::Fd client = connected_to(target, SOCK_DGRAM);
         say("first", text(echoes(client, "x")));
@@ -563,7 +563,7 @@ TEST_CASE(
         enter_scratch();
         Engine engine{lab};
         engine.connector.paths = {"host.sock"};
-        const net::Address target = unix_address("host.sock");
+        const net::user::SocketAddress target = unix_address("host.sock");
         Forward forward = forward_of(ForwardKind::unix_to_tcp, address_of("127.0.0.1", inner_port));
         forward.outside.push_back(bound(target));
         engine.add(std::move(forward));

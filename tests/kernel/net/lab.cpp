@@ -148,14 +148,14 @@ bool PathConnector::renew(unsigned number, std::uint64_t token)
     return can_renew;
 }
 
-Engine::Engine(Lab& lab, const net::ForwardLimits& limits)
+Engine::Engine(Lab& lab, const net::user::ForwardLimits& limits)
     : wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))
 {
-    auto relay = net::StreamRelay::create();
+    auto relay = net::user::StreamRelay::create();
     if (!relay)
         throw std::runtime_error{relay.error().message()};
     relay_ = std::move(*relay);
-    auto forwards = net::Forwards::create(*relay_, lab, connector, limits);
+    auto forwards = net::user::Forwards::create(*relay_, lab, connector, limits);
     if (!forwards)
         throw std::runtime_error{forwards.error().message()};
     forwards_ = std::move(*forwards);
@@ -215,9 +215,9 @@ void Engine::join(sys::Fd one, sys::Fd other)
     run([&] { relay_->join(std::move(one), std::move(other)); });
 }
 
-net::Forwards::Id Engine::add(net::Forward forward)
+net::user::Forwards::Id Engine::add(net::user::Forward forward)
 {
-    net::Forwards::Id id = 0;
+    net::user::Forwards::Id id = 0;
     run([&] {
         if (const auto added = forwards_->add(std::move(forward)))
             id = *added;
@@ -227,7 +227,7 @@ net::Forwards::Id Engine::add(net::Forward forward)
     return id;
 }
 
-bool Engine::remove(net::Forwards::Id id)
+bool Engine::remove(net::user::Forwards::Id id)
 {
     bool removed = false;
     run([&] {
@@ -267,9 +267,9 @@ long Engine::turns_at_rest() const
     return turns_ - before;
 }
 
-net::Address address_of(const std::string& host, std::uint16_t port)
+net::user::SocketAddress address_of(const std::string& host, std::uint16_t port)
 {
-    net::Address address;
+    net::user::SocketAddress address;
     sockaddr_in v4{};
     sockaddr_in6 v6{};
     if (::inet_pton(AF_INET, host.c_str(), &v4.sin_addr) == 1) {
@@ -286,18 +286,18 @@ net::Address address_of(const std::string& host, std::uint16_t port)
     return address;
 }
 
-net::Address unix_address(const std::string& path)
+net::user::SocketAddress unix_address(const std::string& path)
 {
     sockaddr_un name{};
     name.sun_family = AF_UNIX;
     path.copy(name.sun_path, sizeof name.sun_path - 1);
-    net::Address address;
+    net::user::SocketAddress address;
     std::memcpy(&address.storage, &name, sizeof name);
     address.size = sizeof name;
     return address;
 }
 
-sys::Fd bound(const net::Address& address, int type)
+sys::Fd bound(const net::user::SocketAddress& address, int type)
 {
     sys::Fd socket{::socket(address.family(), type | SOCK_CLOEXEC, 0)};
     const int on = 1;
@@ -311,7 +311,7 @@ sys::Fd bound(const net::Address& address, int type)
     return socket;
 }
 
-sys::Fd listening(const net::Address& address)
+sys::Fd listening(const net::user::SocketAddress& address)
 {
     sys::Fd socket = bound(address);
     if (::listen(socket.get(), 4096) < 0)
@@ -319,7 +319,7 @@ sys::Fd listening(const net::Address& address)
     return socket;
 }
 
-sys::Fd connected_to(const net::Address& address, int type)
+sys::Fd connected_to(const net::user::SocketAddress& address, int type)
 {
     sys::Fd socket{::socket(address.family(), type | SOCK_CLOEXEC, 0)};
     be_patient(socket.get());
@@ -337,13 +337,13 @@ sys::Fd accepted(const sys::Fd& listener)
     return sys::Fd{fd};
 }
 
-std::string attempt(const net::Address& address)
+std::string attempt(const net::user::SocketAddress& address)
 {
     const sys::Fd socket = connected_to(address);
     return socket ? "connected" : name_of(-socket.error());
 }
 
-std::string becomes(const net::Address& address, const std::string& answer)
+std::string becomes(const net::user::SocketAddress& address, const std::string& answer)
 {
     std::string last;
     eventually([&] { return (last = attempt(address)) == answer; });
@@ -354,7 +354,7 @@ Ends tcp_ends(const std::string& host)
 {
     const sys::Fd listener = listening(address_of(host, 0));
     Ends ends;
-    ends.one = connected_to(net::bound_address(listener.get()));
+    ends.one = connected_to(net::user::bound_address(listener.get()));
     ends.other = accepted(listener);
     return ends;
 }

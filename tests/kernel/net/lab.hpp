@@ -19,7 +19,7 @@ namespace nsbox::tests {
 
 /// Two network namespaces with nothing but a loopback interface each: the calling thread stays in
 /// the one that plays the host. For a process of its own with user and mount namespaces.
-class Lab : public net::InsideSockets {
+class Lab : public net::user::InsideSockets {
 public:
     Lab();
 
@@ -36,12 +36,12 @@ private:
 };
 
 /// Connects by path, at once or when told to.
-class PathConnector : public net::UnixConnector {
+class PathConnector : public net::user::UnixConnector {
 public:
     void connect(unsigned number, std::uint64_t token) override;
     bool renew(unsigned number, std::uint64_t token) override;
 
-    net::Forwards* forwards = nullptr;
+    net::user::Forwards* forwards = nullptr;
     std::vector<std::string> paths;  ///< By number.
     bool can_renew = true;
     bool answers = true;
@@ -52,7 +52,7 @@ public:
 /// A relay with forwards in a thread of its own: what the network program is.
 class Engine {
 public:
-    explicit Engine(Lab& lab, const net::ForwardLimits& limits = {});
+    explicit Engine(Lab& lab, const net::user::ForwardLimits& limits = {});
     Engine(const Engine&) = delete;
     Engine& operator=(const Engine&) = delete;
     ~Engine();
@@ -61,8 +61,8 @@ public:
     void run(const std::function<void()>& body);
     void join(sys::Fd one, sys::Fd other);
     /// The id, or 0 and the reason in `error`.
-    net::Forwards::Id add(net::Forward forward);
-    bool remove(net::Forwards::Id id);
+    net::user::Forwards::Id add(net::user::Forward forward);
+    bool remove(net::user::Forwards::Id id);
     std::size_t pairs();
     std::size_t flows();
     /// Waits until the relay has so many pairs.
@@ -77,8 +77,8 @@ public:
 private:
     void loop();
 
-    std::unique_ptr<net::StreamRelay> relay_;
-    std::unique_ptr<net::Forwards> forwards_;
+    std::unique_ptr<net::user::StreamRelay> relay_;
+    std::unique_ptr<net::user::Forwards> forwards_;
     sys::Fd wake_;
     std::mutex mutex_;
     std::condition_variable done_;
@@ -88,19 +88,19 @@ private:
     std::thread thread_;
 };
 
-net::Address address_of(const std::string& host, std::uint16_t port);
-net::Address unix_address(const std::string& path);
+net::user::SocketAddress address_of(const std::string& host, std::uint16_t port);
+net::user::SocketAddress unix_address(const std::string& path);
 
 /// Blocking sockets of the calling thread's namespace; operations on them give up after a while.
-sys::Fd bound(const net::Address& address, int type = SOCK_STREAM);
-sys::Fd listening(const net::Address& address);
+sys::Fd bound(const net::user::SocketAddress& address, int type = SOCK_STREAM);
+sys::Fd listening(const net::user::SocketAddress& address);
 /// error() is -errno of connect(2).
-sys::Fd connected_to(const net::Address& address, int type = SOCK_STREAM);
+sys::Fd connected_to(const net::user::SocketAddress& address, int type = SOCK_STREAM);
 sys::Fd accepted(const sys::Fd& listener);
 /// "connected" or the errno's name.
-std::string attempt(const net::Address& address);
+std::string attempt(const net::user::SocketAddress& address);
 /// Tries again until attempt() gives that answer; else the last answer.
-std::string becomes(const net::Address& address, const std::string& answer);
+std::string becomes(const net::user::SocketAddress& address, const std::string& answer);
 
 /// The two ends of a connection over loopback: the first one was connected.
 struct Ends {

@@ -230,9 +230,10 @@ TEST_CASE("stream relay: a side that cannot connect resets the other one, one th
     const Ended ended = in_lab([](Say& say, Lab& lab) {
         Engine engine{lab};
         const sys::Fd listener = listening(address_of("127.0.0.1", 0));
-        const net::Address open = net::bound_address(listener.get());
-        const net::Address closed = net::bound_address(bound(address_of("127.0.0.1", 0)).get());
-        for (const net::Address& target : {open, closed}) {
+        const net::user::SocketAddress open = net::user::bound_address(listener.get());
+        const net::user::SocketAddress closed =
+            net::user::bound_address(bound(address_of("127.0.0.1", 0)).get());
+        for (const net::user::SocketAddress& target : {open, closed}) {
             Ends ends = tcp_ends();
             sys::Fd socket{::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)};
             ::connect(socket.get(), target.get(), target.size);

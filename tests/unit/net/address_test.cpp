@@ -12,9 +12,9 @@ using namespace nsbox;
 namespace {
 
 template <class T>
-net::Address address_of(const T& name)
+net::user::SocketAddress address_of(const T& name)
 {
-    net::Address address;
+    net::user::SocketAddress address;
     std::memcpy(&address.storage, &name, sizeof name);
     address.size = sizeof name;
     return address;
@@ -42,11 +42,11 @@ TEST_CASE("net address: an address is written as people write it")
     path.sun_family = AF_UNIX;
     CHECK(address_of(path).text() == "a unix socket");
     CHECK(address_of(path).port() == 0);
-    CHECK(net::Address{}.text() == "no address");
+    CHECK(net::user::SocketAddress{}.text() == "no address");
 }
 
 TEST_CASE("net address: a socket's own address, or none")
 {
-    CHECK(net::bound_address(-1).size == 0);
-    CHECK(net::bound_address(-1).family() == AF_UNSPEC);
+    CHECK(net::user::bound_address(-1).size == 0);
+    CHECK(net::user::bound_address(-1).family() == AF_UNSPEC);
 }

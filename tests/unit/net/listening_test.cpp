@@ -52,10 +52,10 @@ void append_error(std::vector<char>& bytes, std::uint32_t number, int error)
     append_message(bytes, NLMSG_ERROR, number, body);
 }
 
-std::string text_of(const std::vector<net::ListenAnswer>& answers)
+std::string text_of(const std::vector<net::user::ListenAnswer>& answers)
 {
     std::string text;
-    for (const net::ListenAnswer& answer : answers)
+    for (const net::user::ListenAnswer& answer : answers)
         text += std::to_string(answer.number) + ":" + std::to_string(answer.error) + " ";
     return text;
 }
@@ -64,14 +64,14 @@ std::string text_of(const std::vector<net::ListenAnswer>& answers)
 
 TEST_CASE("listen look: a question names the address, the port and nothing else")
 {
-    net::Address where;
+    net::user::SocketAddress where;
     sockaddr_in6 name{};
     name.sin6_family = AF_INET6;
     name.sin6_port = htons(443);
     name.sin6_addr = IN6ADDR_LOOPBACK_INIT;
     std::memcpy(&where.storage, &name, sizeof name);
     where.size = sizeof name;
-    const std::vector<char> question = net::listen_question(where, 7);
+    const std::vector<char> question = net::user::listen_question(where, 7);
     nlmsghdr header{};
     inet_diag_req_v2 request{};
     REQUIRE(question.size() == sizeof header + sizeof request);
@@ -98,8 +98,8 @@ TEST_CASE("listen look: answers are found, missing, or errors")
     append_message(bytes, NLMSG_DONE, 4, int{-EPROTONOSUPPORT});
     append_message(bytes, NLMSG_NOOP, 5, int{0});
     append_found(bytes, 6, TCP_LISTEN);
-    CHECK(text_of(net::listen_answers(bytes)) == "1:0 2:-2 3:-2 4:-93 6:0 ");
-    CHECK(net::listen_answers({}).empty());
+    CHECK(text_of(net::user::listen_answers(bytes)) == "1:0 2:-2 3:-2 4:-93 6:0 ");
+    CHECK(net::user::listen_answers({}).empty());
 }
 
 TEST_CASE("listen look: what is cut off or malformed is left out and read no further")
@@ -113,15 +113,15 @@ TEST_CASE("listen look: what is cut off or malformed is left out and read no fur
         // A copy of its own, for sanitizers to guard.
         const std::vector<char> part{bytes.begin(),
                                      bytes.begin() + static_cast<std::ptrdiff_t>(size)};
-        CHECK(text_of(net::listen_answers(part)) == (size < whole ? "" : "1:0 "));
+        CHECK(text_of(net::user::listen_answers(part)) == (size < whole ? "" : "1:0 "));
     }
     tests::Random random{3};
     for (int round = 0; round < 2000; ++round) {
         std::vector<char> wrong = bytes;
         for (int i = 0; i < 4; ++i)
             wrong[random.below(wrong.size())] = static_cast<char>(random.next());
-        REQUIRE(net::listen_answers(wrong).size() <= wrong.size() / sizeof(nlmsghdr));
+        REQUIRE(net::user::listen_answers(wrong).size() <= wrong.size() / sizeof(nlmsghdr));
     }
     bytes.assign(64, '\0');  // A length of 0 must not be looked at for ever.
-    CHECK(net::listen_answers(bytes).empty());
+    CHECK(net::user::listen_answers(bytes).empty());
 }

@@ -5,19 +5,20 @@
 #include <doctest/doctest.h>
 
 #include <cstring>
+#include <netinet/in.h>
 
 using namespace nsbox::net::user;
 
 namespace {
 
-Server some_server(std::uint8_t last)
+SocketAddress some_server(std::uint8_t last)
 {
-    Server server;
+    SocketAddress server;
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = last;
     server.size = sizeof address;
-    std::memcpy(&server.address, &address, sizeof address);
+    std::memcpy(&server.storage, &address, sizeof address);
     return server;
 }
 
@@ -41,7 +42,7 @@ TEST_CASE("a configuration comes back as it was, and no part of one does")
     CHECK(got.host_loopback[0].last == 65535);
     REQUIRE(got.servers.size() == 2);
     CHECK(got.servers[1].size == sizeof(sockaddr_in));
-    CHECK(std::memcmp(&got.servers[1].address, &config.servers[1].address, got.servers[1].size) ==
+    CHECK(std::memcmp(&got.servers[1].storage, &config.servers[1].storage, got.servers[1].size) ==
           0);
     for (std::size_t size = 0; size < bytes.size(); ++size) {
         HelperConfig part;
@@ -53,7 +54,7 @@ TEST_CASE("a configuration comes back as it was, and no part of one does")
 TEST_CASE("a list of servers is no configuration")
 {
     const std::string bytes = encode_servers({some_server(7)});
-    std::vector<Server> servers;
+    std::vector<SocketAddress> servers;
     REQUIRE(decode_servers(bytes, servers));
     CHECK(servers.size() == 1);
     HelperConfig config;

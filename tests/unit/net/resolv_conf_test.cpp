@@ -8,20 +8,20 @@
 
 using nsbox::net::parse_resolv_conf;
 using nsbox::net::ResolvConf;
-using nsbox::net::user::Server;
+using nsbox::net::user::SocketAddress;
 
 namespace {
 
-std::string text_of(const Server& server)
+std::string text_of(const SocketAddress& server)
 {
     char text[INET6_ADDRSTRLEN];
-    const auto* const v4 = reinterpret_cast<const sockaddr_in*>(&server.address);
-    const auto* const v6 = reinterpret_cast<const sockaddr_in6*>(&server.address);
-    const bool is_v6 = server.address.ss_family == AF_INET6;
+    const auto* const v4 = reinterpret_cast<const sockaddr_in*>(&server.storage);
+    const auto* const v6 = reinterpret_cast<const sockaddr_in6*>(&server.storage);
+    const bool is_v6 = server.storage.ss_family == AF_INET6;
     CHECK(ntohs(is_v6 ? v6->sin6_port : v4->sin_port) == 53);
     CHECK(server.size == (is_v6 ? sizeof *v6 : sizeof *v4));
     const void* const address = is_v6 ? static_cast<const void*>(&v6->sin6_addr) : &v4->sin_addr;
-    return ::inet_ntop(server.address.ss_family, address, text, sizeof text);
+    return ::inet_ntop(server.storage.ss_family, address, text, sizeof text);
 }
 
 }  // namespace
@@ -40,7 +40,7 @@ TEST_CASE("servers, search domains and options are read")
     CHECK(text_of(conf.servers[0]) == "192.0.2.1");
     CHECK(text_of(conf.servers[1]) == "2001:db8::1");
     CHECK(text_of(conf.servers[2]) == "fe80::1");
-    CHECK(reinterpret_cast<const sockaddr_in6*>(&conf.servers[2].address)->sin6_scope_id == 1);
+    CHECK(reinterpret_cast<const sockaddr_in6*>(&conf.servers[2].storage)->sin6_scope_id == 1);
     CHECK(conf.search == std::vector<std::string>{"a.example", "b.example"});
     CHECK(conf.options == std::vector<std::string>{"edns0", "trust-ad", "ndots:2"});
 }
