@@ -3,6 +3,7 @@
 #include "bwrap_parser.hpp"
 #include "duration.hpp"
 #include "messages.hpp"
+#include "network_options.hpp"
 #include "orphans.hpp"
 #include "signals.hpp"
 #include "window.hpp"
@@ -158,6 +159,15 @@ void say_what_ended_it(const Spec& spec, const ExitStatus& status, const Message
                        " of processor time is reached: the command was ended");
 }
 
+/// Those that the caller left to the kernel.
+void say_chosen_ports(const Spec& spec, const Sandbox& sandbox, const Messages& messages)
+{
+    const std::vector<PublishedPort> ports = sandbox.ports();
+    for (std::size_t i = 0; i < ports.size(); ++i)
+        if (spec.user_network->ports[i].outside == 0)
+            messages.note(say_port(ports[i]));
+}
+
 int failure_code(const Request& request, const Error& error)
 {
     const int status = failure_status(error);
@@ -172,6 +182,7 @@ int start_and_wait(const Request& request, const Watch& watch, const Messages& m
         messages.error(sandbox.error().message());
         return failure_code(request, sandbox.error());
     }
+    say_chosen_ports(request.spec, *sandbox, messages);
     std::vector<int> keep = sandbox->descriptors();
     for (const auto& fd : {request.spec.status_descriptor, request.spec.events_descriptor,
                            watch.signals, watch.caller})

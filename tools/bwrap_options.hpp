@@ -79,6 +79,7 @@ enum class Opt {
     kill_all,
     net,
     host_loopback,
+    publish,
     timeout,
     kill_after,
     cpu_time,

@@ -103,6 +103,8 @@ std::optional<Request> BwrapParser::parse(const Words& words)
     spec_.namespaces.net = net_ ? Own::yes : Own::no;
     if (spec_.user_network)
         spec_.user_network->host_loopback = host_loopback_;
+    if (spec_.user_network)
+        spec_.user_network->ports = published_;
     return std::move(request_);
 }
 
@@ -116,7 +118,7 @@ BwrapParser::Outcome BwrapParser::parse_words(const Words& words, std::size_t& a
         ++at;
         if (word == "--")
             return Outcome::go_on;
-        std::string name = word;
+        std::string name = word == "-p" ? "--publish" : word;
         std::optional<std::string> value;
         const OptionInfo* option = find_option(name);
         if (const std::size_t equals = word.find('=');
@@ -269,6 +271,7 @@ BwrapParser::Outcome BwrapParser::run_option(const OptionInfo& option, const Wor
         return as_outcome(apply_modifier(option, a));
     case Opt::net:
     case Opt::host_loopback:
+    case Opt::publish:
         return as_outcome(apply_network(option.opt, a[0]));
     case Opt::die_with_parent:
     case Opt::forward_signals:
@@ -761,6 +764,8 @@ bool BwrapParser::apply_network(Opt opt, const std::string& text)
         wrong = parse_network(text, choice);
         net_ = choice.own;
         spec_.user_network = choice.user;
+    } else if (opt == Opt::publish) {
+        wrong = parse_published(text, published_.emplace_back());
     } else {
         wrong = parse_ports(text, host_loopback_);
     }
@@ -843,6 +848,8 @@ bool BwrapParser::check_conflicts()
 {
     if (!host_loopback_.empty() && !spec_.user_network)
         return fail("--host-loopback requires --net user");
+    if (!published_.empty() && !spec_.user_network)
+        return fail("--publish requires --net user");
     const Namespaces& ns = spec_.namespaces;
     if (spec_.user_map_descriptor && !user_)
         return fail("--userns-block-fd requires --unshare-user");

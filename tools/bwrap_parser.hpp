@@ -90,6 +90,7 @@ private:
     bool user_try_ = false;
     bool net_ = false;
     std::vector<Ports> host_loopback_;
+    std::vector<PublishedPort> published_;
 };
 
 }  // namespace nsbox::tool

@@ -25,8 +25,10 @@ ALLOWED = {
     "tools": ["nsbox/"],
     "src/runtime": ["nsbox/", "ns/", "mount/", "net/", "pty/", "sys/"],
     # pid 1 is a program of its own without any library: what it shares with its supervisor are
-    # the packet between the two and the last steps before a command, both plain data and calls.
-    "src/runtime/init": ["sys/", "runtime/command.hpp", "runtime/packet.hpp"],
+    # the packet between the two, the last steps before a command and the end of a control group,
+    # plain data and calls all of them.
+    "src/runtime/init": ["sys/", "runtime/command.hpp", "runtime/group_files.hpp",
+                         "runtime/packet.hpp"],
     # It holds the capability names that the public header offers.
     "src/ns": ["sys/", VOCABULARY, "nsbox/spec.hpp"],
     "src/mount": ["sys/", VOCABULARY],

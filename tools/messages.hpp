@@ -14,6 +14,7 @@ public:
 
     void error(const std::string& text) const { print("<3>", text); }
     void warning(const std::string& text) const { print("<4>", text); }
+    void note(const std::string& text) const { print("<6>", text); }
 
 private:
     void print(const char* level, const std::string& text) const;

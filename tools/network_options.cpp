@@ -92,6 +92,53 @@ std::optional<std::string> parse_network(const std::string& text, NetworkChoice&
     return std::nullopt;
 }
 
+std::optional<std::string> parse_published(const std::string& text, PublishedPort& port)
+{
+    using Protocol = PublishedPort::Protocol;
+    constexpr const char* form =
+        "--publish takes [ADDRESS:]HOSTPORT:[localhost:]PORT[/tcp|/udp], as in 8080:80, not \"";
+    const std::string wrong = form + text + "\"";
+    port = {};
+    const std::size_t slash = text.find('/');
+    const std::string protocol = slash == std::string::npos ? "tcp" : text.substr(slash + 1);
+    port.protocol = protocol == "udp" ? Protocol::udp : Protocol::tcp;
+    if (protocol != "tcp" && protocol != "udp")
+        return wrong;
+    // From the end: an address may hold colons of its own.
+    std::string rest = text.substr(0, slash);
+    const auto take_last = [&rest]() -> std::string {
+        const std::size_t colon = rest.rfind(':');
+        const std::string last = colon == std::string::npos ? rest : rest.substr(colon + 1);
+        rest = colon == std::string::npos ? "" : rest.substr(0, colon);
+        return last;
+    };
+    if (!to_number(take_last(), port.inside) || port.inside == 0)
+        return wrong;
+    std::string outside = take_last();
+    port.to_loopback = outside == "localhost";
+    if (port.to_loopback)
+        outside = take_last();
+    if (!to_number(outside, port.outside))
+        return wrong;
+    if (rest.size() > 1 && rest.front() == '[' && rest.back() == ']')
+        rest = rest.substr(1, rest.size() - 2);
+    else if (rest.find(':') != std::string::npos)
+        return wrong;
+    port.address = rest;
+    return std::nullopt;
+}
+
+std::string say_port(const PublishedPort& port)
+{
+    const bool v6 = port.address.find(':') != std::string::npos;
+    const std::string address = port.address.empty() ? "localhost"
+                                : v6                 ? "[" + port.address + "]"
+                                                     : port.address;
+    return address + ":" + std::to_string(port.outside) + " leads to port " +
+           std::to_string(port.inside) +
+           (port.protocol == PublishedPort::Protocol::udp ? "/udp" : "/tcp");
+}
+
 std::optional<std::string> parse_ports(const std::string& text, std::vector<Ports>& ports)
 {
     if (text == "all") {

@@ -19,6 +19,12 @@ struct NetworkChoice {
 /// "host", "none", or "user" with settings behind commas.
 std::optional<std::string> parse_network(const std::string& text, NetworkChoice& choice);
 
+/// "[ADDRESS:]PORT:[localhost:]PORT[/tcp|/udp]"
+std::optional<std::string> parse_published(const std::string& text, PublishedPort& port);
+
+/// A port that leads into a sandbox, as a person reads it.
+std::string say_port(const PublishedPort& port);
+
 /// "all", or ports and ranges behind commas: "8080,9000-9010".
 std::optional<std::string> parse_ports(const std::string& text, std::vector<Ports>& ports);
 

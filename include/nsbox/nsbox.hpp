@@ -109,6 +109,9 @@ public:
     /// The master of the sandbox's terminal, owned here; -1 without one.
     int terminal() const noexcept;
 
+    /// Spec::user_network's ports, with those that the kernel chose.
+    std::vector<PublishedPort> ports() const;
+
     /// The descriptors that this object owns, for callers that close all others.
     std::vector<int> descriptors() const;
 

@@ -173,6 +173,18 @@ struct Ports {
     std::uint16_t last = 0;
 };
 
+/// A port of the host that leads to a port of the sandbox. The host's listens only while somebody does
+/// inside (seen within 50 ms), so that a connection to nobody is refused; who connects is seen inside
+/// as the sandbox's own address.
+struct PublishedPort {
+    enum class Protocol { tcp, udp };
+    Protocol protocol = Protocol::tcp;
+    std::string address;        ///< Of the host, a number; empty: 127.0.0.1 and ::1.
+    std::uint16_t outside = 0;  ///< 0 lets the kernel choose: see Sandbox::ports().
+    std::uint16_t inside = 0;
+    bool to_loopback = false;  ///< To the sandbox's 127.0.0.1, instead of 10.0.2.100.
+};
+
 /// Access to the outside through a TCP/IP stack in user space (libslirp), which needs no privilege: the
 /// command sees an interface eth0 with 10.0.2.100 and fd00::100, a gateway (10.0.2.2, fd00::2) and a
 /// name server (10.0.2.3, fd00::3) that asks the host's. The host itself, by whatever address, is out
@@ -189,6 +201,7 @@ struct UserNetwork {
     bool outbound = true;  ///< The command may begin connections to the outside.
     /// Ports of the host's 127.0.0.1 and ::1 that the gateway's addresses lead to.
     std::vector<Ports> host_loopback;
+    std::vector<PublishedPort> ports;  ///< Work without outbound access too.
     /// The sandbox ends when the helper does; else it goes on without a network.
     bool end_with_helper = true;
 };

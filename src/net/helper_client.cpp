@@ -83,19 +83,46 @@ private:
 
 }  // namespace
 
-Result<std::unique_ptr<HelperClient>> HelperClient::start(user::HelperConfig config)
+Result<std::unique_ptr<HelperClient>> HelperClient::start(user::HelperConfig config,
+                                                          std::vector<Published> ports)
 {
     std::unique_ptr<HelperClient> client{new HelperClient};
+    std::vector<std::vector<Fd>> taken;
+    for (Published& port : ports)
+        taken.push_back(TRY(take_port(port)));
     int ends[2];
     if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
         return fail(cannot_start, errno, "socketpair");
     client->channel_ = Fd{ends[0]};
     config.servers = client->resolv_conf_.now().servers;
-    const std::string bytes = encode(config);
     TRY(client->execute(Fd{ends[1]}));
-    if (::send(client->channel_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) < 0)
-        return fail(cannot_start, errno);
+    TRY(client->say(encode(config)));
+    for (std::size_t i = 0; i < ports.size(); ++i)
+        for (const Fd& socket : taken[i])
+            TRY(client->say_with(user::encode_forward({ports[i].udp, target_of(ports[i])}),
+                                 socket));
+    client->ports_ = std::move(ports);
     return client;
+}
+
+Result<> HelperClient::say(const std::string& bytes)
+{
+    if (::send(channel_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) >= 0)
+        return {};
+    if (errno == EPIPE || errno == ECONNRESET)
+        return hear();  // It may have said why.
+    return fail("Can't speak to the network helper", errno);
+}
+
+Result<> HelperClient::say_with(const std::string& bytes, const Fd& descriptor)
+{
+    const int fds[] = {descriptor.get()};
+    const long put = sys::send_with_descriptors(channel_.get(), bytes.data(), bytes.size(), fds);
+    if (put == -EPIPE || put == -ECONNRESET)
+        return hear();
+    if (put < 0)
+        return fail("Can't speak to the network helper", static_cast<int>(-put));
+    return {};
 }
 
 Result<> HelperClient::execute(Fd theirs)
@@ -128,22 +155,15 @@ Result<> HelperClient::attach(const Fd& network)
 {
     std::string bytes;
     pack(bytes, static_cast<std::uint64_t>(user::Order::attach));
-    const int fds[] = {network.get()};
-    const long put = sys::send_with_descriptors(channel_.get(), bytes.data(), bytes.size(), fds);
-    if (put == -EPIPE || put == -ECONNRESET)
-        return hear();  // It may have said why.
-    if (put < 0)
-        return fail("Can't speak to the network helper", static_cast<int>(-put));
-    return {};
+    return say_with(bytes, network);
 }
 
 void HelperClient::follow(const Fd& pidfd)
 {
     std::string bytes;
     pack(bytes, static_cast<std::uint64_t>(user::Order::follow));
-    const int fds[] = {pidfd.get()};
     // One that is not there any more is noticed by its end of the channel.
-    is_following_ = sys::send_with_descriptors(channel_.get(), bytes.data(), bytes.size(), fds) > 0;
+    is_following_ = say_with(bytes, pidfd).has_value();
 }
 
 Result<> HelperClient::hear()

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "net/publish.hpp"
 #include "net/resolv_conf.hpp"
 #include "net/user/protocol.hpp"
 #include "sys/error.hpp"
@@ -17,7 +18,8 @@ class HelperClient {
 public:
     /// Starts the program; it gets ready while the sandbox is built. Nothing else than its channel is
     /// open in it.
-    static Result<std::unique_ptr<HelperClient>> start(user::HelperConfig config);
+    static Result<std::unique_ptr<HelperClient>> start(user::HelperConfig config,
+                                                       std::vector<Published> ports);
     HelperClient(const HelperClient&) = delete;
     HelperClient& operator=(const HelperClient&) = delete;
     /// Ends the helper unless it follows a sandbox, and waits for that.
@@ -36,6 +38,9 @@ public:
     user::LinkKind link() const noexcept { return link_; }
     bool has_ipv6() const noexcept { return ipv6_; }
 
+    /// With the ports that were taken.
+    const std::vector<Published>& ports() const noexcept { return ports_; }
+
     // As part of a poll loop, once it is ready.
     void add_to(std::vector<pollfd>& fds);
     /// Why it failed, where it did.
@@ -46,10 +51,13 @@ public:
 private:
     HelperClient() = default;
     Result<> execute(sys::Fd theirs);
+    Result<> say(const std::string& bytes);
+    Result<> say_with(const std::string& bytes, const sys::Fd& descriptor);
 
     sys::Fd channel_;
     sys::Fd process_;
     HostResolvConf resolv_conf_;
+    std::vector<Published> ports_;
     std::size_t at_ = 0;
     bool is_ready_ = false;
     bool is_following_ = false;

@@ -148,6 +148,13 @@ void Events::network(const net::HelperClient& helper) const
           (tap ? "tap" : "veth") + "\", \"ipv6\": " + (helper.has_ipv6() ? "true" : "false"));
 }
 
+void Events::published(const net::Published& port) const
+{
+    write(std::string{"\"event\": \"port\", \"protocol\": \""} + (port.udp ? "udp" : "tcp") +
+          "\", \"address\": " + (port.address.empty() ? "null" : json_text(port.address)) +
+          number("host-port", port.outside) + number("port", port.inside));
+}
+
 void Events::network_failed(const Error& error) const
 {
     write("\"event\": \"network-failed\", \"message\": " + json_text(error.message()));

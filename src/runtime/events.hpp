@@ -23,6 +23,8 @@ public:
                  const std::string& group = {}) const;
     /// The sandbox has a user-mode network, through this kind of link...
     void network(const net::HelperClient& helper) const;
+    /// A port of the host leads into it...
+    void published(const net::Published& port) const;
     /// ...or has it no more.
     void network_failed(const Error& error) const;
     /// A limit is over, and the command is sent this signal.

@@ -149,7 +149,7 @@ public:
     {
         // First: it gets ready at the same time.
         if (plan_.user_network)
-            network_ = TRY(net::HelperClient::start(*plan_.user_network));
+            network_ = TRY(net::HelperClient::start(*plan_.user_network, plan_.ports));
         TRY(open_channel());
         TRY(open_early_trees());
         TRY(lock_upper_folders());

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "net/publish.hpp"
 #include "net/user/protocol.hpp"
 #include "nsbox/spec.hpp"
 #include "runtime/command.hpp"
@@ -83,6 +84,7 @@ struct Plan {
     bool has_clone3 = true;
 
     std::optional<net::user::HelperConfig> user_network;
+    std::vector<net::Published> ports;
     bool ends_with_network = false;
 
     // What the parent reports and waits for.

@@ -174,8 +174,11 @@ Result<Sandbox> Sandbox::start(const Spec& spec, const Watch& watch)
     it.status = spec.status_descriptor.value_or(-1);
     events.started(it.running.pid, it.running.command_pid, it.running.report,
                    it.running.group ? it.running.group->path() : std::string{});
-    if (it.running.network)
+    if (it.running.network) {
         events.network(*it.running.network);
+        for (const net::Published& port : it.running.network->ports())
+            events.published(port);
+    }
     return Sandbox{std::move(*state)};
 }
 
@@ -234,6 +237,16 @@ int Sandbox::terminal() const noexcept
 pid_t Sandbox::child_pid() const noexcept
 {
     return state_->running.pid;
+}
+
+std::vector<PublishedPort> Sandbox::ports() const
+{
+    std::vector<PublishedPort> all;
+    if (state_->running.network)
+        for (const net::Published& port : state_->running.network->ports())
+            all.push_back({port.udp ? PublishedPort::Protocol::udp : PublishedPort::Protocol::tcp,
+                           port.address, port.outside, port.inside, port.to_loopback});
+    return all;
 }
 
 std::vector<int> Sandbox::descriptors() const

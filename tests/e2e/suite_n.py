@@ -464,3 +464,245 @@ def many(ctx):
     for proc in procs:
         proc.stdin.close()
         ctx.eq(proc.wait(30), 0, "the status")
+
+
+# -- published ports -----------------------------------------------------------------------------
+
+# A service inside: it says when it listens, and ends when it is told to.
+SERVICE = netkit.CLIENT + r"""
+kind, address, port = sys.argv[1], sys.argv[2], int(sys.argv[3])
+s = socket.socket(family(address), socket.SOCK_STREAM if kind == "tcp" else socket.SOCK_DGRAM)
+s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+s.bind((address, port))
+def serve():
+    while True:
+        if kind == "udp":
+            data, peer = s.recvfrom(65536)
+            s.sendto(data, peer)
+            continue
+        c, peer = s.accept()
+        threading.Thread(target=talk, args=(c, peer), daemon=True).start()
+def talk(c, peer):
+    while data := c.recv(65536):
+        c.sendall(peer[0].encode() if data == b"who" else data)
+    c.close()
+if kind == "tcp":
+    s.listen(100)
+threading.Thread(target=serve, daemon=True).start()
+print("listens", flush=True)
+sys.stdin.readline()
+"""
+
+
+def service(world, publish, kind="tcp", address="0.0.0.0", port=8000, net="user", options=()):
+    proc = world.start(netkit.PYTHON, "-c", SERVICE, kind, address, str(port), net=net,
+                       options=(*ENDS, "-p", publish, *options), stdin=subprocess.PIPE)
+    line = proc.stdout.readline()
+    if line != b"listens\n":
+        raise AssertionError(f"the service: {line!r} {proc.stderr.read()!r}")
+    return proc
+
+
+def stop(ctx, proc):
+    proc.stdin.close()
+    ctx.eq(proc.wait(30), 0, "the status of the service")
+
+
+def connects(address, port):
+    """What a client outside meets: the first word of an echo, or why there is none."""
+    sock = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
+    sock.settimeout(20)
+    with sock:
+        try:
+            sock.connect((address, port))
+            sock.sendall(b"ping")
+            return sock.recv(100).decode() or "end"
+        except ConnectionRefusedError:
+            return "refused"
+        except ConnectionResetError:
+            return "reset"
+
+
+def answers(ctx, address, port):
+    """A service is seen within 50 ms of its beginning, on an idle machine."""
+    ctx.until(lambda: connects(address, port) == "ping", 20, f"an answer of {address} {port}")
+
+
+@case("N-publish", "a published port leads to a service inside, by IPv4 and IPv6 of the loopback",
+      timeout=120)
+def publish(ctx):
+    world = World(ctx)
+    for link in links(ctx):
+        for net in (f"user,link={link}", f"user,link={link},outbound=off"):
+            proc = service(world, "9000:8000", net=net)
+            for address in ("127.0.0.1", "::1"):
+                answers(ctx, address, 9000)
+            # Nobody else is let in.
+            ctx.eq(connects(HOST4, 9000), "refused", "another address of the host")
+            stop(ctx, proc)
+            ctx.until(lambda: connects("127.0.0.1", 9000) == "refused", 10, "the end of the port")
+    proc = service(world, f"{HOST4}:9000:8000")
+    answers(ctx, HOST4, 9000)
+    ctx.eq(connects("127.0.0.1", 9000), "refused", "an address that was not named")
+    stop(ctx, proc)
+    proc = service(world, "[::]:9000:8000/tcp")
+    answers(ctx, HOST6, 9000)
+    stop(ctx, proc)
+
+
+@case("N17", "a service sees the sandbox's own address as its client's")
+def client_address(ctx):
+    world = World(ctx)
+    proc = service(world, "9000:8000")
+    answers(ctx, "127.0.0.1", 9000)
+    with socket.create_connection(("127.0.0.1", 9000), 20) as sock:
+        sock.sendall(b"who")
+        ctx.eq(sock.recv(100).decode(), GUEST4, "the client's address")
+    stop(ctx, proc)
+
+
+@case("N-refused", "a connection to a published port is refused while nothing listens inside",
+      timeout=120)
+def refused(ctx):
+    world = World(ctx)
+    code = SERVICE.replace('if kind == "tcp":', 'print("bound", flush=True); '
+                           'sys.stdin.readline()\nif kind == "tcp":')
+    code += "s.close(); os.close(s.detach()) if s.fileno() >= 0 else None\n" \
+            "print('closed', flush=True); sys.stdin.readline()\n"
+    code = code.replace('threading.Thread(target=serve, daemon=True).start()',
+                        'threading.Thread(target=once, daemon=True).start()')
+    code = code.replace("def serve():", "def once():\n    c, peer = s.accept()\n"
+                        "    c.sendall(c.recv(100)); c.close()\ndef serve():")
+    proc = world.start(netkit.PYTHON, "-c", code, "tcp", "0.0.0.0", "8000", stdin=subprocess.PIPE,
+                       options=(*ENDS, "-p", "9000:8000"))
+    ctx.eq(proc.stdout.readline(), b"bound\n", "the service")
+    for address in ("127.0.0.1", "::1"):
+        ctx.eq(connects(address, 9000), "refused", f"before: {address}")
+    proc.stdin.write(b"\n")
+    proc.stdin.flush()
+    ctx.eq(proc.stdout.readline(), b"listens\n", "the service")
+    answers(ctx, "127.0.0.1", 9000)
+    proc.stdin.write(b"\n")
+    proc.stdin.flush()
+    ctx.eq(proc.stdout.readline(), b"closed\n", "the service")
+    ctx.until(lambda: connects("127.0.0.1", 9000) == "refused", 20, "a refusal afterwards")
+    stop(ctx, proc)
+
+
+@case("N-localhost", "a service of the sandbox's loopback is reached by option only", timeout=120)
+def to_localhost(ctx):
+    world = World(ctx)
+    proc = service(world, "9000:localhost:8000", address="127.0.0.1",
+                   options=("-p", "9001:8000"))
+    answers(ctx, "127.0.0.1", 9000)
+    ctx.eq(connects("127.0.0.1", 9001), "refused", "without the option")
+    stop(ctx, proc)
+
+
+@case("N02", "datagrams are published with their answers, though the host's loopback is closed",
+      timeout=120)
+def publish_udp(ctx):
+    world = World(ctx)
+    proc = service(world, "9000:8000/udp", kind="udp")
+
+    def ask(address, text):
+        with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET,
+                           socket.SOCK_DGRAM) as sock:
+            sock.settimeout(5)
+            sock.connect((address, 9000))
+            sock.send(text)
+            return sock.recv(65536)
+
+    for address in ("127.0.0.1", "::1"):
+        for size in (1, 1000, 30000):
+            text = os.urandom(size)
+            ctx.eq(ask(address, text) == text, True, f"{address}, {size} bytes")
+    stop(ctx, proc)
+
+
+@case("N16", "with 0 a free port is chosen and told, on stderr and in the events")
+def chosen_port(ctx):
+    world = World(ctx)
+    read, write = os.pipe()
+    proc = world.start(netkit.PYTHON, "-c", SERVICE, "tcp", "0.0.0.0", "8000",
+                       options=(*ENDS, "-p", "0:8000", "--events-fd", "9"), fds={9: write},
+                       stdin=subprocess.PIPE)
+    os.close(write)
+    proc.stdout.readline()
+    line = proc.stderr.readline().decode()
+    port = int(line.split(" leads to port 8000/tcp")[0].rsplit(":", 1)[1])
+    answers(ctx, "127.0.0.1", port)
+    stop(ctx, proc)
+    text = b""
+    while chunk := os.read(read, 65536):
+        text += chunk
+    os.close(read)
+    found = [e for e in events_of(text.decode()) if e["event"] == "port"]
+    ctx.eq([(e["protocol"], e["address"], e["host-port"], e["port"]) for e in found],
+           [("tcp", None, port, 8000)], "the event")
+
+
+@case("N-publish-errors", "a port that cannot be had is named with the reason")
+def publish_errors(ctx):
+    world = World(ctx)
+    taken = netkit.bound(socket.SOCK_STREAM, "127.0.0.1", 9000)
+    ctx.fails(world.sandbox("true", options=("-p", "9000:80")), rc=1,
+              err=r"Can't publish a port 127\.0\.0\.1:9000/tcp: Address already in use")
+    taken.close()
+    ctx.ok(world.sandbox("true", options=("-p", "9000:80")))
+    # Also by a sandbox in which nothing listens yet.
+    first = world.start("sh", "-c", "echo ready; read x || :", stdin=subprocess.PIPE,
+                        options=(*ENDS, "-p", "9000:80"))
+    first.stdout.readline()
+    ctx.fails(world.sandbox("true", options=("-p", "9000:80")), rc=1, err="already in use")
+    first.stdin.close()
+    ctx.eq(first.wait(20), 0, "the first one's status")
+    ctx.fails(world.sandbox("true", options=("-p", "203.0.113.77:9000:80")), rc=1,
+              err=r"Cannot assign requested address \(hint: the address has to be one of this")
+    ctx.fails(world.sandbox("true", options=("-p", "example:9000:80")), rc=1,
+              err="it is no address")
+    if not ctx.root:
+        ctx.fails(world.sandbox("true", options=("-p", "80:80")), rc=1,
+                  err=r"Permission denied \(hint: ports below 1024 are for root\)")
+    else:
+        ctx.ok(world.sandbox("true", options=("-p", "80:80")))
+    for text in ("80", "x:80", "80:x", "80:0", "80:80/sctp", "::1:80:80", "70000:80", ""):
+        ctx.fails(world.sandbox("true", options=("-p", text)), rc=1, err="--publish takes")
+    ctx.fails(ctx.run(ctx.nsbox, "-p", "80:80", *netkit.SYSTEM, "true"), rc=1,
+              err="--publish requires --net user")
+
+
+@case("N-forward-load", "hundreds of connections at once through a published port, byte for byte",
+      timeout=240)
+def forward_load(ctx):
+    world = World(ctx)
+    proc = service(world, "9000:8000")
+    answers(ctx, "127.0.0.1", 9000)
+    socks = [socket.create_connection(("127.0.0.1", 9000), 60) for _ in range(300)]
+    for number, sock in enumerate(socks):
+        sock.sendall(b"%06d" % number)
+    for number, sock in enumerate(socks):
+        got = b""
+        while len(got) < 6:
+            got += sock.recv(100)
+        ctx.eq(got, b"%06d" % number, "an answer")
+        sock.close()
+    # 16 MiB through one, the end of one direction passed on.
+    import hashlib
+    with socket.create_connection(("127.0.0.1", 9000), 60) as sock:
+        block = os.urandom(1 << 20)
+        sent, got = hashlib.sha256(), hashlib.sha256()
+
+        def send():
+            for _ in range(16):
+                sent.update(block)
+                sock.sendall(block)
+            sock.shutdown(socket.SHUT_WR)
+
+        thread = threading.Thread(target=send)
+        thread.start()
+        while data := sock.recv(1 << 18):
+            got.update(data)
+        thread.join()
+        ctx.eq(got.hexdigest(), sent.hexdigest(), "what came back")
+    stop(ctx, proc)

@@ -230,7 +230,11 @@ def reaps(ctx):
         live = Live(ctx, *shape, "--kill-all", argv=life(ctx, "orphans", "100"))
         live.ready()
         ctx.until(lambda live=live: not zombies_below(live.proc.pid), 5, f"{name}: no zombies")
-        ctx.eq(len(family(live.proc.pid)), 2, f"{name}: init and the command are all there is")
+        # A control group has a guard.
+        with open(f"/proc/{live.command_pid(ctx)}/cgroup", encoding="ascii") as file:
+            guards = "/nsbox-" in file.read()
+        ctx.eq(len(family(live.proc.pid)), 2 + guards,
+               f"{name}: init and the command are all there is")
         ctx.eq(live.end(), 0, f"{name}: status")
         nothing_left(ctx, name)
     # The control: a parent that does not reap has them all.
@@ -373,7 +377,9 @@ def init_shows_nothing(ctx):
             kind = target.split(":")[0]
             # The list of its own children, where it is not pid 1, is a file of the caller's /proc.
             own_list = re.fullmatch(r"(/proc)?/\d+/task/\d+/children", target)
-            ctx.true(int(fd) < 3 or own_list or kind in ("socket", "anon_inode", "pipe"),
+            # So are the folder of the control group that it has to end, and what ends it.
+            own_group = re.fullmatch(r"/sys/fs/cgroup(/.*)?", target)
+            ctx.true(int(fd) < 3 or own_list or own_group or kind in ("socket", "anon_inode", "pipe"),
                      f"{name}: init's descriptor {fd} leads to {target}")
             ctx.true(int(fd) < 3 or os.stat(f"/proc/{live.pid}/fd/{fd}").st_ino !=
                      os.fstat(write).st_ino, f"{name}: init holds the caller's pipe as {fd}")

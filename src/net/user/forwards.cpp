@@ -285,7 +285,12 @@ void Forwards::set_listening(std::uint64_t token, Door& door, bool on)
     if (!door.has_port && !(door.has_port = keep_port(door.socket.get(), door.bound)))
         return;
     // EADDRINUSE: another program has taken the port meanwhile; the next look tries again.
+    // What was accepted is not to keep the port from its next user; a socket that only has the port
+    // is to keep it.
+    (void)set_option(door.socket.get(), SOL_SOCKET, SO_REUSEADDR, 1);
     door.listens = ::listen(door.socket.get(), backlog) == 0;
+    if (!door.listens)
+        (void)set_option(door.socket.get(), SOL_SOCKET, SO_REUSEADDR, 0);
     watch(token, door);
 }
 
@@ -302,6 +307,7 @@ void Forwards::stop_listening(std::uint64_t token, Door& door)
         door.socket.reset();
     else
         door.has_port = keep_port(door.socket.get(), door.bound);
+    (void)set_option(door.socket.get(), SOL_SOCKET, SO_REUSEADDR, 0);
 }
 
 /// Watches a door if it listens and something may be accepted. A closed socket that is watched

@@ -2,11 +2,13 @@
 
 #include "net/user/confine.hpp"
 #include "net/user/dns.hpp"
+#include "net/user/forwards.hpp"
 #include "net/user/host_addresses.hpp"
 #include "net/user/judge.hpp"
 #include "net/user/link.hpp"
 #include "net/user/protocol.hpp"
 #include "net/user/stack.hpp"
+#include "net/user/stream_relay.hpp"
 #include "sys/packing.hpp"
 #include "sys/pass.hpp"
 #include "sys/raw.hpp"
@@ -44,6 +46,13 @@ struct Received {
     }
 };
 
+/// For forwards none of which is about a unix socket: nobody asks.
+class NoUnixSockets final : public UnixConnector {
+public:
+    void connect(unsigned, std::uint64_t) override {}
+    bool renew(unsigned, std::uint64_t) override { return false; }
+};
+
 class Helper {
 public:
     /// False when there is nothing to do any more.
@@ -58,6 +67,8 @@ public:
         addresses_.emplace(TRY(HostAddresses::open()));
         dns_.emplace(TRY(DnsForwarder::create(config_.link.mtu)));
         dns_->set_servers(config_.servers);
+        relay_ = TRY(StreamRelay::create());
+        forwards_ = TRY(Forwards::create(*relay_, *insider_, no_unix_sockets_));
         take_rules();
         // The last thing that needs files: what it reads is needed when the first frame comes.
         stack_ =
@@ -81,7 +92,17 @@ public:
     void end() { insider_.reset(); }
 
 private:
-    enum Slot : std::size_t { channel, sandbox, inside, frames, addresses, dns, slots };
+    enum Slot : std::size_t {
+        channel,
+        sandbox,
+        inside,
+        frames,
+        addresses,
+        dns,
+        doors,
+        streams,
+        slots
+    };
 
     void take_rules()
     {
@@ -117,6 +138,8 @@ private:
         fds_[frames] = {link_.frames ? link_.frames.get() : -1, POLLIN, 0};
         fds_[addresses] = {addresses_->descriptor(), POLLIN, 0};
         fds_[dns] = {dns_->descriptor(), POLLIN, 0};
+        fds_[doors] = {forwards_->descriptor(), POLLIN, 0};
+        fds_[streams] = {relay_->descriptor(), POLLIN, 0};
         const int timeout = stack_->add_to(fds_);
         if (::poll(fds_.data(), fds_.size(), timeout) < 0) {
             if (errno != EINTR)
@@ -132,6 +155,10 @@ private:
         stack_->handle(fds_);
         if (fds_[dns].revents != 0)
             dns_->handle([this](Bytes frame) { send_frame(frame); });
+        if (fds_[doors].revents != 0)
+            forwards_->handle();
+        if (fds_[streams].revents != 0)
+            relay_->handle();
         if (fds_[frames].revents != 0)
             TRY(take_frames());
         if (fds_[inside].revents != 0)
@@ -153,9 +180,31 @@ private:
             is_building_ = true;
         } else if (order->is(Order::follow) && order->descriptor) {
             sandbox_ = std::move(order->descriptor);
+        } else if (ForwardOrder forward; decode_forward(order->bytes, forward)) {
+            TRY(add_forward({forward, std::move(order->descriptor)}));
         } else if (std::vector<SocketAddress> servers; decode_servers(order->bytes, servers)) {
             dns_->set_servers(std::move(servers));
         }
+        return {};
+    }
+
+    struct Wanted {
+        ForwardOrder order;
+        Fd outside;
+    };
+
+    /// Sockets inside can be had when the process inside is done with the link.
+    Result<> add_forward(Wanted wanted)
+    {
+        if (!link_.frames) {
+            wanted_.push_back(std::move(wanted));
+            return {};
+        }
+        Forward forward;
+        forward.kind = wanted.order.udp ? ForwardKind::udp : ForwardKind::tcp;
+        forward.inside = wanted.order.inside;
+        forward.outside.push_back(std::move(wanted.outside));
+        TRY(forwards_->add(std::move(forward)));
         return {};
     }
 
@@ -163,6 +212,8 @@ private:
     {
         is_building_ = false;
         link_ = TRY(insider_->finish());
+        for (Wanted& wanted : std::exchange(wanted_, {}))
+            TRY(add_forward(std::move(wanted)));
         std::string out;
         pack(out, static_cast<std::uint64_t>(Answer::ready));
         pack(out, static_cast<std::uint64_t>(link_.kind));
@@ -218,6 +269,10 @@ private:
     std::unique_ptr<Insider> insider_;
     std::optional<HostAddresses> addresses_;
     std::optional<DnsForwarder> dns_;
+    NoUnixSockets no_unix_sockets_;
+    std::unique_ptr<StreamRelay> relay_;
+    std::unique_ptr<Forwards> forwards_;
+    std::vector<Wanted> wanted_;
     std::unique_ptr<Stack> stack_;
     Link link_;
     Fd sandbox_;

@@ -18,16 +18,20 @@ void pack_servers(std::string& out, const std::vector<SocketAddress>& servers)
         pack(out, &server.storage, server.size);
 }
 
+SocketAddress unpack_address(Unpacker& from)
+{
+    const std::string bytes = from.text();
+    SocketAddress address;
+    address.size = static_cast<socklen_t>(std::min(bytes.size(), sizeof address.storage));
+    std::memcpy(&address.storage, bytes.data(), address.size);
+    return address;
+}
+
 void unpack_servers(Unpacker& from, std::vector<SocketAddress>& servers)
 {
     servers.clear();
-    for (std::uint64_t left = from.count(); left > 0; --left) {
-        const std::string bytes = from.text();
-        SocketAddress server;
-        server.size = static_cast<socklen_t>(std::min(bytes.size(), sizeof server.storage));
-        std::memcpy(&server.storage, bytes.data(), server.size);
-        servers.push_back(server);
-    }
+    for (std::uint64_t left = from.count(); left > 0; --left)
+        servers.push_back(unpack_address(from));
 }
 
 }  // namespace
@@ -63,6 +67,25 @@ bool decode(const std::string& bytes, HelperConfig& config)
             {static_cast<std::uint16_t>(both >> 16), static_cast<std::uint16_t>(both)});
     }
     unpack_servers(from, config.servers);
+    return from.is_done();
+}
+
+std::string encode_forward(const ForwardOrder& forward)
+{
+    std::string out;
+    pack(out, static_cast<std::uint64_t>(Order::forward));
+    pack(out, std::uint64_t{forward.udp});
+    pack(out, &forward.inside.storage, forward.inside.size);
+    return out;
+}
+
+bool decode_forward(const std::string& bytes, ForwardOrder& forward)
+{
+    Unpacker from{bytes};
+    if (from.number() != static_cast<std::uint64_t>(Order::forward))
+        return false;
+    forward.udp = from.number() != 0;
+    forward.inside = unpack_address(from);
     return from.is_done();
 }
 

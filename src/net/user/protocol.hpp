@@ -20,6 +20,7 @@ enum class Order : std::uint64_t {
     attach,     ///< The sandbox's network namespace comes along: begin.
     follow,     ///< A pidfd of the sandbox comes along: its end is the helper's.
     servers,    ///< The host's name servers have changed.
+    forward,    ///< A ForwardOrder; the bound socket of the host comes along.
 };
 
 enum class Answer : std::uint64_t {
@@ -32,6 +33,12 @@ struct PortRange {
     std::uint16_t last = 0;
 };
 
+/// One socket of a port forward.
+struct ForwardOrder {
+    bool udp = false;
+    SocketAddress inside;
+};
+
 struct HelperConfig {
     LinkWish link;
     bool outbound = true;
@@ -42,6 +49,9 @@ struct HelperConfig {
 std::string encode(const HelperConfig& config);
 /// False where the message is another one, or not whole.
 bool decode(const std::string& bytes, HelperConfig& config);
+
+std::string encode_forward(const ForwardOrder& forward);
+bool decode_forward(const std::string& bytes, ForwardOrder& forward);
 
 std::string encode_servers(const std::vector<SocketAddress>& servers);
 bool decode_servers(const std::string& bytes, std::vector<SocketAddress>& servers);

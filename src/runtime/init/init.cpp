@@ -39,6 +39,7 @@ struct {
     int proc = -1;
     int command = -1;
     int code = 1;
+    int reaped_status = 0;  ///< Of the child that reap() has reaped last.
     unsigned flags = 0;
 } self;
 
@@ -277,6 +278,9 @@ void kill_child(int pid)
 
 [[noreturn]] void end_empty()
 {
+    // A signal that ends everything came between the command's end and the note of it.
+    if (self.command >= 0)
+        note_end(self.command, self.reaped_status);
     remove_own_group();
     raw::exit_group(self.code);
 }
@@ -320,14 +324,13 @@ void kill_child(int pid)
 [[noreturn]] void reap()
 {
     for (;;) {
-        int status = 0;
-        const int pid = raw::wait4(-1, &status, 0);
+        const int pid = raw::wait4(-1, &self.reaped_status, 0);
         if (pid == -EINTR)
             continue;
         if (pid < 0)
             end_empty();
         const bool is_command = pid == self.command;
-        note_end(pid, status);
+        note_end(pid, self.reaped_status);
         if (is_command && has(runtime::packet_end_with_command))
             end_everything();
     }
@@ -507,6 +510,18 @@ bool has_group()
     return word != 0;
 }
 
+/// As openat(2), but none of the numbers of the standard descriptors, which the caller may have closed.
+int open_high(int folder, const char* name, int flags)
+{
+    constexpr int first_free = 3;
+    const int opened = raw::openat(folder, name, flags | O_CLOEXEC);
+    if (opened < 0 || opened >= first_free)
+        return opened;
+    const int moved = raw::fcntl(opened, F_DUPFD_CLOEXEC, first_free);
+    raw::close(opened);
+    return moved;
+}
+
 /// The group that the command is to be started in, or a negative number: then it is to be where we
 /// are.
 int open_group(const PacketHeader* packet)
@@ -520,9 +535,9 @@ int open_group(const PacketHeader* packet)
     // First, for the signals that may end us from here on.
     for (std::size_t i = 0; i + 1 < sizeof group.name && name[i] != '\0'; ++i)
         group.name[i] = name[i];
-    const int opened = raw::openat(group.folder, group.name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    group.kill = raw::openat(opened, "cgroup.kill", O_WRONLY | O_CLOEXEC);
-    group.memory = raw::openat(opened, "memory.events", O_RDONLY | O_CLOEXEC);
+    const int opened = open_high(group.folder, group.name, O_RDONLY | O_DIRECTORY);
+    group.kill = open_high(opened, "cgroup.kill", O_WRONLY);
+    group.memory = open_high(opened, "memory.events", O_RDONLY);
     if (group.kill >= 0)
         return opened;
     raw::close(opened);

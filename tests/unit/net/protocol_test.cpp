@@ -61,3 +61,16 @@ TEST_CASE("a list of servers is no configuration")
     CHECK_FALSE(decode(bytes, config));
     CHECK_FALSE(decode_servers(encode(HelperConfig{}), servers));
 }
+
+TEST_CASE("a forward comes back as it was")
+{
+    const std::string bytes = encode_forward({true, some_server(9)});
+    ForwardOrder forward;
+    REQUIRE(decode_forward(bytes, forward));
+    CHECK(forward.udp);
+    CHECK(forward.inside.size == sizeof(sockaddr_in));
+    HelperConfig config;
+    CHECK_FALSE(decode(bytes, config));
+    for (std::size_t size = 0; size < bytes.size(); ++size)
+        CHECK_FALSE(decode_forward(bytes.substr(0, size), forward));
+}

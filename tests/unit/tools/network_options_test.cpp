@@ -5,10 +5,13 @@
 #include <doctest/doctest.h>
 
 using nsbox::Ports;
+using nsbox::PublishedPort;
 using nsbox::UserNetwork;
 using nsbox::tool::NetworkChoice;
 using nsbox::tool::parse_network;
 using nsbox::tool::parse_ports;
+using nsbox::tool::parse_published;
+using nsbox::tool::say_port;
 
 TEST_CASE("a mode, with its settings")
 {
@@ -60,5 +63,45 @@ TEST_CASE("ports and ranges of them")
     for (const char* text : {"", "0", "65536", "80,", "9-8", "-", "1-", "-5", "http"}) {
         INFO(text);
         CHECK(parse_ports(text, ports));
+    }
+}
+
+TEST_CASE("a published port, with the host's address or without")
+{
+    using Protocol = PublishedPort::Protocol;
+    struct Row {
+        const char* text;
+        const char* address;
+        unsigned outside;
+        unsigned inside;
+        bool to_loopback;
+        Protocol protocol;
+        const char* said;
+    };
+    const Row rows[] = {
+        {"8080:80", "", 8080, 80, false, Protocol::tcp, "localhost:8080 leads to port 80/tcp"},
+        {"0:53/udp", "", 0, 53, false, Protocol::udp, "localhost:0 leads to port 53/udp"},
+        {"0.0.0.0:8080:80/tcp", "0.0.0.0", 8080, 80, false, Protocol::tcp,
+         "0.0.0.0:8080 leads to port 80/tcp"},
+        {"[::1]:1:2", "::1", 1, 2, false, Protocol::tcp, "[::1]:1 leads to port 2/tcp"},
+        {"1:localhost:2", "", 1, 2, true, Protocol::tcp, "localhost:1 leads to port 2/tcp"},
+        {"[::]:1:localhost:2/udp", "::", 1, 2, true, Protocol::udp, "[::]:1 leads to port 2/udp"},
+    };
+    for (const Row& row : rows) {
+        PublishedPort port;
+        INFO(row.text);
+        REQUIRE_FALSE(parse_published(row.text, port));
+        CHECK(port.address == row.address);
+        CHECK(port.outside == row.outside);
+        CHECK(port.inside == row.inside);
+        CHECK(port.to_loopback == row.to_loopback);
+        CHECK(port.protocol == row.protocol);
+        CHECK(say_port(port) == row.said);
+    }
+    for (const char* text : {"", "80", ":", "80:", ":80", "a:80", "80:0", "80:65536", "80:80/x",
+                             "::1:80:80", "80:80/", "localhost:80", "-1:80"}) {
+        PublishedPort port;
+        INFO(text);
+        CHECK(parse_published(text, port));
     }
 }
