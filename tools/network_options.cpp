@@ -55,11 +55,12 @@ std::optional<std::string> apply_setting(const std::string& word, UserNetwork& u
                    : std::optional{"--net: link takes auto, tap or veth, not \"" + value + "\""};
     bool* const target = key == "ipv6"       ? &user.ipv6
                          : key == "outbound" ? &user.outbound
+                         : key == "names"    ? &user.names
                          : key == "required" ? &user.end_with_helper
                                              : nullptr;
     if (target == nullptr)
         return "--net: there is no setting \"" + key +
-               "\" of user; there are mtu, link, ipv6, outbound and required";
+               "\" of user; there are mtu, link, ipv6, outbound, names and required";
     return to_switch(value, *target) ? std::nullopt
                                      : std::optional{"--net: " + key + takes_switch + value + "\""};
 }

@@ -199,6 +199,9 @@ struct UserNetwork {
     unsigned mtu = 16384;  ///< Bytes, 1500 to 65520.
     bool ipv6 = true;
     bool outbound = true;  ///< The command may begin connections to the outside.
+    /// /etc/resolv.conf and /etc/hosts of the sandbox are covered by files that fit, unless one of the
+    /// operations is about them. Where they are missing they are made, but never on the host.
+    bool names = true;
     /// Ports of the host's 127.0.0.1 and ::1 that the gateway's addresses lead to.
     std::vector<Ports> host_loopback;
     std::vector<PublishedPort> ports;  ///< Work without outbound access too.

@@ -99,8 +99,79 @@ int run(const WriteFile& step, ChildState& state) noexcept
     return rc < 0 ? state.failed(Site::contents, rc) : 0;
 }
 
+namespace {
+
+using PathText = sys::FixedText<4096>;
+
+void drop_last(PathText& path) noexcept
+{
+    std::size_t size = sys::length(path.c_str());
+    while (size > 0 && path.c_str()[size - 1] != '/')
+        --size;
+    const PathText whole = path;
+    path.clear();
+    path.add(whole.c_str(), size > 0 ? size - 1 : 0);
+}
+
+/// Whether `path` names a symbolic link; then it is what that leads to afterwards.
+bool follow_link(const ChildState& state, PathText& path) noexcept
+{
+    const Fd link = resolve(state, path.c_str(), Leaf::keep);
+    char text[4096];
+    const long got = link ? raw::readlinkat(link.get(), "", text, sizeof text - 1) : -1;
+    if (got <= 0)
+        return false;
+    text[got] = '\0';
+    if (text[0] == '/') {
+        path.clear();
+    } else {
+        drop_last(path);
+        path.add("/");
+    }
+    path.add(text);
+    return true;
+}
+
+/// The name that links at `target` lead to in the end, which need not exist.
+PathText followed(const ChildState& state, const char* target) noexcept
+{
+    PathText path;
+    path.add(target);
+    constexpr int most_links = 40;
+    for (int i = 0; i < most_links && follow_link(state, path); ++i) {
+    }
+    return path;
+}
+
+/// Whether something would have to be made for `path` in a file system that is not the sandbox's.
+bool would_change_host(const ChildState& state, PathText path) noexcept
+{
+    Fd place = resolve(state, path.c_str());
+    if (place)
+        return false;
+    while (!place && sys::length(path.c_str()) > 0) {
+        drop_last(path);
+        place = resolve(state, path.c_str()[0] == '\0' ? "/" : path.c_str());
+    }
+    struct ::stat status;
+    if (!place || raw::fstat(place.get(), &status) < 0)
+        return true;
+    for (unsigned i = 0; i < state.own_count; ++i)
+        if (state.own_devices[i] == status.st_dev)
+            return false;
+    return true;
+}
+
+}  // namespace
+
 int run(const BindContents& step, ChildState& state) noexcept
 {
+    PathText path;
+    if (step.only_own)
+        path = followed(state, step.target);
+    const char* const target = step.only_own ? path.c_str() : step.target;
+    if (step.only_own && would_change_host(state, path))
+        return state.failed(Site::foreign, -EROFS);
     sys::FixedText<64> name;
     name.add("data").number(state.stored++);
     const Fd file{raw::openat(state.store, name.c_str(),
@@ -115,12 +186,12 @@ int run(const BindContents& step, ChildState& state) noexcept
     Fd tree = open_source(state, Source{state.store, name.c_str()});
     if (!tree)
         return state.failed(Site::source, tree.error());
-    const Fd place = ensure_file(state, step.target, step.parent_mode);
+    const Fd place = ensure_file(state, target, step.parent_mode);
     if (!place)
         return place.error();
     const std::uint64_t attributes = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV |
                                      (step.read_only ? std::uint64_t{MOUNT_ATTR_RDONLY} : 0);
-    if (const int rc = attach(state, tree, target_at(state, place, step.target), attributes,
+    if (const int rc = attach(state, tree, target_at(state, place, target), attributes,
                               Submounts::must_be_restricted);
         rc < 0)
         return rc;

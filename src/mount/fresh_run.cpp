@@ -69,8 +69,11 @@ int run(const MountTmpfs& step, ChildState& state) noexcept
     const Fd place = ensure_directory(state, step.target, 0755, 0755);
     if (!place)
         return place.error();
-    return mount_at(state, place, step.target, "tmpfs", sys::ms_nosuid | sys::ms_nodev,
-                    step.options);
+    const int rc =
+        mount_at(state, place, step.target, "tmpfs", sys::ms_nosuid | sys::ms_nodev, step.options);
+    if (rc == 0)
+        note_own(state, reopen(state, target_at(state, place, step.target)));
+    return rc;
 }
 
 int run(const MountMqueue& step, ChildState& state) noexcept

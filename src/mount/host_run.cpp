@@ -144,6 +144,7 @@ int run(const MakeRoot& step, ChildState& state) noexcept
     Fd root = reopen(state, Target{-1, -1, "/"});
     if (!root)
         return state.failed(Site::make, root.error());
+    note_own(state, root);
     adopt_root(state, root, "/");
     if (state.shielded)
         return 0;

@@ -104,6 +104,8 @@ struct BindContents {
     unsigned mode;
     unsigned parent_mode;
     bool read_only;
+    bool only_own =
+        false;  ///< A file that is missing is made in the sandbox's own file systems only.
 };
 
 struct MakeSymlink {

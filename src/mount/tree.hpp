@@ -54,6 +54,9 @@ void adopt_root(sys::ChildState& state, sys::Fd& tree, const char* path) noexcep
 /// The first mount over the old root is kept out of recursive copies of it.
 int shield(sys::ChildState& state, bool on) noexcept;
 
+/// Notes that the file system at `place` was made for the sandbox.
+void note_own(sys::ChildState& state, const sys::Fd& place) noexcept;
+
 /// The topmost mount at `target`.
 sys::Fd reopen(const sys::ChildState& state, Target target) noexcept;
 

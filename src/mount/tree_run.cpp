@@ -101,6 +101,14 @@ Fd reopen(const ChildState& state, Target target) noexcept
     return resolve(state, target.name);
 }
 
+void note_own(ChildState& state, const Fd& place) noexcept
+{
+    struct ::stat status;
+    constexpr unsigned room = sizeof state.own_devices / sizeof state.own_devices[0];
+    if (place && state.own_count < room && raw::fstat(place.get(), &status) == 0)
+        state.own_devices[state.own_count++] = status.st_dev;
+}
+
 int set_propagation(const ChildState& state, int fd, unsigned long kind) noexcept
 {
     if (state.has_mount_api)

@@ -38,6 +38,7 @@ public:
     user::LinkKind link() const noexcept { return link_; }
     bool has_ipv6() const noexcept { return ipv6_; }
 
+    const ResolvConf& resolv_conf() const noexcept { return resolv_conf_.now(); }
     /// With the ports that were taken.
     const std::vector<Published>& ports() const noexcept { return ports_; }
 

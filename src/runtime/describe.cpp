@@ -368,6 +368,10 @@ struct Teller {
         Words words;
         if (site == Site::contents)
             return {"Can't write data to file", s.target, {}, {}};
+        if (site == Site::foreign)
+            return {"Can't place", s.target,
+                    "it does not exist in the sandbox, and would have to be made on the host",
+                    "bind a file there, or use --net user,names=off"};
         if (destination_words(site, s.target, detail, words))
             return with_read_only_hint(words, s.target);
         return bind_words(pair("data", s.target), site, err);

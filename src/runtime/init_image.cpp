@@ -196,6 +196,19 @@ Result<sys::Fd> make_packet()
     return packet;
 }
 
+Result<sys::Fd> make_text_file(const std::string& text)
+{
+    sys::Fd file = make_memfd("text", MFD_CLOEXEC);
+    if (!file)
+        return fail("memfd_create", -file.error(), "text");
+    int rc = write_all(file.get(), reinterpret_cast<const unsigned char*>(text.data()), text.size());
+    if (rc == 0)
+        rc = static_cast<int>(raw::call(SYS_lseek, file.get(), 0, SEEK_SET));
+    if (rc < 0)
+        return fail("write", -rc, "text");
+    return file;
+}
+
 Result<> fill_packet(const Plan& plan, int channel, int packet)
 {
     Block block{(sizeof(PacketHeader) + 7) & ~std::size_t{7}};

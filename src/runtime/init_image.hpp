@@ -18,6 +18,9 @@ Result<sys::Fd> make_own_image();
 /// An empty memfd for what init is given: it has to exist before the child does.
 Result<sys::Fd> make_packet();
 
+/// An anonymous file that holds `text`, to be read from its beginning.
+Result<sys::Fd> make_text_file(const std::string& text);
+
 /// Writes what init is given for this plan; may be done again. The child reaches the supervisor
 /// through its descriptor `channel`.
 Result<> fill_packet(const Plan& plan, int channel, int packet);

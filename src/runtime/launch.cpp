@@ -1,5 +1,6 @@
 #include "runtime/launch.hpp"
 
+#include "net/name_files.hpp"
 #include "runtime/channel.hpp"
 #include "runtime/child.hpp"
 #include "runtime/describe.hpp"
@@ -11,6 +12,7 @@
 #include "sys/read_file.hpp"
 
 #include <algorithm>
+#include <climits>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
@@ -23,6 +25,7 @@
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 namespace nsbox::runtime {
 
@@ -150,6 +153,8 @@ public:
         // First: it gets ready at the same time.
         if (plan_.user_network)
             network_ = TRY(net::HelperClient::start(*plan_.user_network, plan_.ports));
+        if (network_)
+            TRY(make_name_files());
         TRY(open_channel());
         TRY(open_early_trees());
         TRY(lock_upper_folders());
@@ -238,6 +243,30 @@ private:
         ours_ = Fd{ends[0]};
         theirs_ = Fd{ends[1]};
         return {};
+    }
+
+    Result<> make_name_files()
+    {
+        for (const std::size_t number : plan_.name_steps) {
+            auto& step = std::get<mount::BindContents>(plan_.steps[number]);
+            const bool is_hosts = std::strcmp(step.target, "/etc/hosts") == 0;
+            const std::string text = is_hosts ? net::hosts_for(hostname())
+                                              : net::resolv_conf_for(network_->resolv_conf());
+            Fd file = TRY(make_text_file(text));
+            step.fd = file.get();
+            name_files_.push_back(std::move(file));
+        }
+        return {};
+    }
+
+    std::string hostname() const
+    {
+        for (const ChildStep& step : plan_.steps)
+            if (const auto* set = std::get_if<SetHostname>(&step))
+                return set->name;
+        char name[HOST_NAME_MAX + 1] = {};
+        ::gethostname(name, sizeof name - 1);
+        return name;
     }
 
     /// Sources that root can reach now but not from inside its user namespace.
@@ -749,6 +778,7 @@ private:
     Fd packet_;
     std::unique_ptr<Group> group_;
     bool in_group_ = false;  ///< The command is in it.
+    std::vector<Fd> name_files_;
     std::vector<Fd> early_;
     std::vector<Fd> locks_;
     std::vector<Filter> filters_;

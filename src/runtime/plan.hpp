@@ -85,6 +85,9 @@ struct Plan {
 
     std::optional<net::user::HelperConfig> user_network;
     std::vector<net::Published> ports;
+    std::vector<std::size_t>
+        name_steps;  ///< BindContents of /etc/resolv.conf and /etc/hosts, whose
+                     ///< descriptors launch() makes.
     bool ends_with_network = false;
 
     // What the parent reports and waits for.

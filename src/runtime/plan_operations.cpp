@@ -47,15 +47,61 @@ public:
     {
         check_sources();
         const bool covered = !spec_.operations.empty() && covers_root(spec_.operations.front());
-        if (std::any_of(spec_.operations.begin(), spec_.operations.end(), needs_store))
+        if (places_names() ||
+            std::any_of(spec_.operations.begin(), spec_.operations.end(), needs_store))
             step(mount::MakeStore{keep("mode=0755" + label_option())});
         step(mount::MakeRoot{plan_.keep("mode=0755" + label_option()), !covered});
-        for (const Operation& operation : spec_.operations)
-            TRY(std::visit([this](const auto& op) { return add(op); }, operation));
+        const std::size_t last = end_of_tree();
+        for (std::size_t i = 0; i <= spec_.operations.size(); ++i) {
+            if (i == last)
+                place_names();
+            if (i < spec_.operations.size())
+                TRY(std::visit([this](const auto& op) { return add(op); }, spec_.operations[i]));
+        }
         return {};
     }
 
 private:
+    bool places_names() const { return spec_.user_network && spec_.user_network->names; }
+
+    /// Where the operations begin that only make what is there read-only.
+    std::size_t end_of_tree() const
+    {
+        std::size_t end = spec_.operations.size();
+        while (end > 0 && std::holds_alternative<RemountReadOnly>(spec_.operations[end - 1]))
+            --end;
+        return end;
+    }
+
+    bool is_about(const std::string& path) const
+    {
+        return std::any_of(spec_.operations.begin(), spec_.operations.end(), [&](const auto& op) {
+            // Where a link leads to decides.
+            if (std::holds_alternative<Symlink>(op))
+                return false;
+            return std::visit(
+                [&](const auto& it) {
+                    if constexpr (requires { it.destination; })
+                        return normal(it.destination) == path;
+                    else
+                        return false;
+                },
+                op);
+        });
+    }
+
+    void place_names()
+    {
+        if (!places_names())
+            return;
+        for (const char* path : {"/etc/resolv.conf", "/etc/hosts"}) {
+            if (is_about(path))
+                continue;
+            plan_.name_steps.push_back(plan_.steps.size());
+            step(mount::BindContents{-1, path, 0644, 0755, true, true});
+        }
+    }
+
     template <class Step>
     void step(Step step)
     {

@@ -17,6 +17,7 @@ enum class Site : std::uint16_t {
     parents,         ///< Making the folders above the destination.
     make,            ///< Making the folder at the destination.
     create,          ///< Making the file at the destination.
+    foreign,         ///< What is missing at the destination would be made on the host.
     dangling,        ///< The destination goes through a symbolic link that leads nowhere.
     link_refused,    ///< The destination itself is a symbolic link, which is refused.
     attach,          ///< Attaching the mount at the destination.
@@ -67,6 +68,10 @@ struct ChildState {
     bool root_is_shielded = false;  ///< The new root itself is that first one.
     unsigned pwd_choice = 0;        ///< Which of the prepared PWD values holds.
     unsigned umask = 022;           ///< The caller's, to be restored.
+
+    // The first of the file systems that were made for the sandbox, by device number.
+    std::uint64_t own_devices[16] = {};
+    unsigned own_count = 0;
 
     PtyPair terminal;  ///< The sandbox's own, once it is open.
 

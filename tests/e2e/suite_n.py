@@ -466,6 +466,70 @@ def many(ctx):
         ctx.eq(proc.wait(30), 0, "the status")
 
 
+@case("N06-files", "resolv.conf and hosts fit the sandbox, wherever the tree has them", timeout=120)
+def name_files(ctx):
+    world = World(ctx)
+    world.set_servers(PEER4, more="search sub.example\noptions ndots:2\n")
+    show = ("sh", "-c", "cat /etc/resolv.conf; echo; cat /etc/hosts")
+    expected = "nameserver 10.0.2.3\nsearch sub.example\noptions ndots:2\n"
+
+    def shows(result, why):
+        out = ctx.ok(result).out
+        ctx.true(out.startswith(expected), f"{why}: {out!r}")
+        ctx.true("127.0.0.1 localhost" in out, f"{why}: {out!r}")
+
+    shows(world.sandbox(*show), "the host's own tree")
+    shows(world.sandbox(*show, options=("--unshare-uts", "--hostname", "box")), "with a host name")
+    # By the C library, from the name in full and from one that the search list completes.
+    code = "print(*(socket.getaddrinfo(n, 80, socket.AF_INET)[0][4][0] for n in sys.argv[1:]))"
+    world.names["test.sub.example"] = (FAR4,)
+    result = world.python(code, "test.example", "localhost")
+    ctx.eq(words(ctx, result), [FAR4, "127.0.0.1"], "by the C library")
+
+    # A small tree that has none, one whose file is a link that leads nowhere, and one without /etc.
+    small = (*ctx.USR, "--dev", "/dev", "--proc", "/proc")
+
+    def run(*options, net="user"):
+        return ctx.run(ctx.nsbox, "--net", net, *small, *options, "--unshare-uts", *show)
+
+    shows(run("--dir", "/etc"), "an empty /etc")
+    shows(run(), "without /etc")
+    shows(run("--remount-ro", "/"), "a root that becomes read-only")
+    stub = ("--symlink", "../run/systemd/resolve/stub-resolv.conf", "/etc/resolv.conf")
+    shows(run(*stub, "--tmpfs", "/run"), "a link that leads nowhere")
+    shows(run(*stub, "--dir", "/run/systemd/resolve"), "a link into a folder")
+
+    # A tree of the host's is never written to.
+    tree = ctx.mkdir("tree")
+    for name in ("usr", "dev", "proc", "etc"):
+        ctx.mkdir(f"tree/{name}")
+    for name in ("bin", "lib", "lib64"):
+        os.symlink(f"usr/{name}", f"{tree}/{name}")
+    for bind in ("--bind", "--ro-bind"):
+        options = (bind, tree, "/", "--ro-bind", "/usr", "/usr", "--dev", "/dev", "--proc", "/proc")
+        result = ctx.run(ctx.nsbox, "--net", "user", *options, "true")
+        ctx.fails(result, rc=1, err=r"Can't place /etc/resolv.conf: it does not exist.*names=off")
+        ctx.eq(os.listdir(f"{tree}/etc"), [], f"{bind}: the host's folder")
+        ctx.ok(ctx.run(ctx.nsbox, "--net", "user,names=off", *options, "true"))
+        ctx.ok(ctx.run(ctx.nsbox, "--net", "user", *options, "--tmpfs", "/etc", "true"))
+        ctx.eq(os.listdir(f"{tree}/etc"), [], f"{bind}: the host's folder afterwards")
+    with open(f"{tree}/etc/resolv.conf", "w", encoding="ascii") as file:
+        file.write("the host's\n")
+    with open(f"{tree}/etc/hosts", "w", encoding="ascii") as file:
+        file.write("the host's too\n")
+    options = ("--bind", tree, "/", "--ro-bind", "/usr", "/usr", "--dev", "/dev", "--proc", "/proc")
+    shows(ctx.run(ctx.nsbox, "--net", "user", *options, *show), "files that are covered")
+    with open(f"{tree}/etc/resolv.conf", encoding="ascii") as file:
+        ctx.eq(file.read(), "the host's\n", "the host's file")
+    # What the caller puts there stays, and so does all of it with names=off.
+    own = ctx.write("own", "nameserver 192.0.2.55\n")
+    out = ctx.ok(ctx.run(ctx.nsbox, "--net", "user", *netkit.SYSTEM, "--ro-bind", own,
+                         "/etc/resolv.conf", "cat", "/etc/resolv.conf")).out
+    ctx.eq(out, "nameserver 192.0.2.55\n", "the caller's own file")
+    out = ctx.ok(world.sandbox("cat", "/etc/resolv.conf", net="user,names=off")).out
+    ctx.true(out.startswith(f"nameserver {PEER4}\n"), f"names=off: {out!r}")
+
+
 # -- published ports -----------------------------------------------------------------------------
 
 # A service inside: it says when it listens, and ends when it is told to.

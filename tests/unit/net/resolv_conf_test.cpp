@@ -1,5 +1,6 @@
 // The host's list of name servers.
 
+#include "net/name_files.hpp"
 #include "net/resolv_conf.hpp"
 
 #include <doctest/doctest.h>
@@ -59,4 +60,16 @@ TEST_CASE("a list without end has one here")
     for (int i = 0; i < 100; ++i)
         text += "nameserver 192.0.2.1\n";
     CHECK(parse_resolv_conf(text).servers.size() == 8);
+}
+
+TEST_CASE("the sandbox's file names its own server and keeps the host's search list")
+{
+    const ResolvConf host = parse_resolv_conf("nameserver 192.0.2.1\nsearch a.example b.example\n"
+                                              "options ndots:2 edns0\n");
+    CHECK(nsbox::net::resolv_conf_for(host) == "nameserver 10.0.2.3\nsearch a.example b.example\n"
+                                               "options ndots:2 edns0\n");
+    CHECK(nsbox::net::resolv_conf_for({}) == "nameserver 10.0.2.3\n");
+    CHECK(nsbox::net::hosts_for("box") ==
+          "127.0.0.1 localhost box\n::1 localhost ip6-localhost ip6-loopback box\n");
+    CHECK(nsbox::net::hosts_for("localhost") == nsbox::net::hosts_for(""));
 }

@@ -205,6 +205,9 @@ const std::vector<Row>& own_words()
          "Can't write data to file /t: No space left on device"},
         {mount::BindContents{7, "/t", 0, 0, false}, Site::contents, EBADF, "",
          "Can't write data to file /t: Bad file descriptor"},
+        {mount::BindContents{7, "/t", 0, 0, false}, Site::foreign, EROFS, "",
+         "Can't place /t: it does not exist in the sandbox, and would have to be made on the host "
+         "(hint: bind a file there, or use --net user,names=off)"},
         {mount::BindContents{7, "/t", 0, 0, false}, Site::attach, EIO, "",
          "Can't bind mount data on /t: Unable to mount source on destination: Input/output error"},
         {mount::MakeSymlink{"x", "/t"}, Site::step, EIO, "",
