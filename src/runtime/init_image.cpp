@@ -201,7 +201,8 @@ Result<sys::Fd> make_text_file(const std::string& text)
     sys::Fd file = make_memfd("text", MFD_CLOEXEC);
     if (!file)
         return fail("memfd_create", -file.error(), "text");
-    int rc = write_all(file.get(), reinterpret_cast<const unsigned char*>(text.data()), text.size());
+    int rc =
+        write_all(file.get(), reinterpret_cast<const unsigned char*>(text.data()), text.size());
     if (rc == 0)
         rc = static_cast<int>(raw::call(SYS_lseek, file.get(), 0, SEEK_SET));
     if (rc < 0)
