@@ -207,6 +207,15 @@ Result<> HelperClient::handle(const std::vector<pollfd>& fds)
     return heard;
 }
 
+void HelperClient::await_end()
+{
+    constexpr int patience = 2000;
+    pollfd fd{channel_ ? channel_.get() : -1, POLLIN, 0};
+    while (channel_ && !ports_.empty() && ::poll(&fd, 1, patience) > 0)
+        if (!hear())
+            channel_.reset();
+}
+
 std::vector<int> HelperClient::descriptors() const
 {
     std::vector<int> fds{channel_.get(), process_.get()};

@@ -47,6 +47,10 @@ public:
     /// Why it failed, where it did.
     Result<> handle(const std::vector<pollfd>& fds);
 
+    /// To be called when the sandbox has ended, or is about to: its ports are free afterwards. Waits
+    /// two seconds at most.
+    void await_end();
+
     std::vector<int> descriptors() const;
 
 private:

@@ -11,6 +11,7 @@
 #include <csignal>
 #include <ctime>
 #include <linux/nsfs.h>
+#include <poll.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -198,6 +199,9 @@ Result<ExitStatus> Sandbox::wait()
         if (status->reason == Reason::exited && status->signal == SIGKILL)
             status->reason = Reason::out_of_memory;
     }
+    pollfd child{running.pidfd.get(), POLLIN, 0};
+    if (running.network && (state_->is_ending || ::poll(&child, 1, 0) != 0))
+        running.network->await_end();
     if (state_->control)
         state_->control->finish(*status);
     if (state_->status >= 0)

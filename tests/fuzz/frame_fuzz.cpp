@@ -2,6 +2,7 @@
 // them. A namespace without any interface up takes whatever would be sent.
 
 #include "net/user/judge.hpp"
+#include "net/user/reassembly.hpp"
 #include "net/user/stack.hpp"
 #include "words.hpp"
 
@@ -26,9 +27,15 @@ void check_answer(const std::vector<std::uint8_t>& answer, const Packet& packet)
     fuzz::require(back.end == answer.size(), "nothing is behind it");
 }
 
-void feed(Stack& stack, const Rules& rules, Bytes frame)
+void feed(Stack& stack, const Rules& rules, Bytes frame, Reassembly* reassembly)
 {
     const Packet packet = parse(frame);
+    if (packet.is_fragment) {
+        fuzz::require(reassembly != nullptr, "what was put together is no part");
+        if (const auto whole = reassembly->add(frame, packet))
+            feed(stack, rules, *whole, nullptr);
+        return;
+    }
     if (packet.kind == Kind::ip) {
         fuzz::require(packet.transport <= packet.end, "a header ends in its packet");
         fuzz::require(packet.end <= frame.size(), "a packet ends in its frame");
@@ -56,6 +63,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     constexpr std::size_t mtu = 16384;
     const auto stack = Stack::create({mtu, true, true}, [](Bytes) {});
     fuzz::require(stack.has_value(), "libslirp starts");
+    Reassembly reassembly;
     Rules rules;
     rules.host_loopback.set(80);
     // Several frames, each behind its length in two bytes.
@@ -65,7 +73,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         // Exactly as large as the frame: a sanitizer sees a step beyond it.
         const std::vector<std::uint8_t> frame(data + at + 2, data + at + 2 + length);
         if (length <= mtu + ethernet_size)
-            feed(**stack, rules, frame);
+            feed(**stack, rules, frame, &reassembly);
         at += 2 + length;
     }
     return 0;

@@ -7,6 +7,7 @@
 #include "net/user/judge.hpp"
 #include "net/user/link.hpp"
 #include "net/user/protocol.hpp"
+#include "net/user/reassembly.hpp"
 #include "net/user/stack.hpp"
 #include "net/user/stream_relay.hpp"
 #include "sys/packing.hpp"
@@ -88,8 +89,15 @@ public:
         return {};
     }
 
-    /// Nothing else has to be given back: what the kernel frees it frees without us.
-    void end() { insider_.reset(); }
+    /// The host's ports first, which somebody may wait for: see HelperClient::await_end(). The rest
+    /// the kernel frees without us.
+    void end()
+    {
+        forwards_.reset();
+        relay_.reset();
+        ::shutdown(helper_channel, SHUT_RDWR);
+        insider_.reset();
+    }
 
 private:
     enum Slot : std::size_t {
@@ -249,6 +257,14 @@ private:
     void take_frame(Bytes frame)
     {
         const Packet packet = parse(frame);
+        if (!packet.is_fragment)
+            judge_frame(frame, packet);
+        else if (const auto whole = reassembly_.add(frame, packet))
+            judge_frame(*whole, parse(*whole));
+    }
+
+    void judge_frame(Bytes frame, const Packet& packet)
+    {
         switch (judge(rules_, packet)) {
         case Verdict::pass:
             stack_->input(frame);
@@ -266,6 +282,7 @@ private:
 
     HelperConfig config_;
     Rules rules_;
+    Reassembly reassembly_;
     std::unique_ptr<Insider> insider_;
     std::optional<HostAddresses> addresses_;
     std::optional<DnsForwarder> dns_;

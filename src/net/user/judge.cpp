@@ -50,8 +50,7 @@ Verdict judge_own_network(const Rules& rules, const Packet& packet)
     const bool is_dns = to == guest.dns4 || to == guest.dns6;
     if (is_icmp(packet))
         return is_gateway || is_dns || to.v6 ? Verdict::pass : Verdict::drop;
-    // The ports of a datagram in pieces could be those of another piece.
-    if (!packet.has_ports || packet.is_fragment)
+    if (!packet.has_ports)
         return Verdict::refuse;
     if (is_gateway && rules.host_loopback[packet.destination_port])
         return Verdict::pass;
@@ -75,7 +74,8 @@ Verdict judge(const Rules& rules, const Packet& packet) noexcept
 {
     if (packet.kind == Kind::arp)
         return Verdict::pass;
-    if (packet.kind != Kind::ip)
+    // Parts are put together before: libslirp's own way to do that can be made to crash.
+    if (packet.kind != Kind::ip || packet.is_fragment)
         return Verdict::drop;
     const bool is_known =
         packet.protocol == protocol_tcp || packet.protocol == protocol_udp || is_icmp(packet);

@@ -285,6 +285,17 @@ std::vector<std::uint8_t> udp_answer(Bytes frame, const Packet& packet, Bytes pa
     return std::move(answer.bytes);
 }
 
+void finish_ipv4(std::span<std::uint8_t> frame)
+{
+    const std::span<std::uint8_t> ip = frame.subspan(ethernet_size);
+    write16(ip, 2, ip.size());
+    write16(ip, 6, 0);
+    write16(ip, 10, 0);
+    Checksum sum;
+    sum.add(ip.first(ipv4_header));
+    write16(ip, 10, sum.result());
+}
+
 void replace_address(std::span<std::uint8_t> frame, const Packet& packet, const Address& with,
                      bool is_source)
 {

@@ -61,6 +61,10 @@ std::vector<std::uint8_t> refusal(Bytes frame, const Packet& packet);
 /// A frame with a UDP datagram that answers the one in `frame`.
 std::vector<std::uint8_t> udp_answer(Bytes frame, const Packet& packet, Bytes payload);
 
+/// Makes an IPv4 packet in a frame one whole: its length that of the frame, no part of another, and
+/// the header's checksum right. The header has no options.
+void finish_ipv4(std::span<std::uint8_t> frame);
+
 /// Writes another address in place of the destination (or the source) of the packet in `frame`, of
 /// the same family, and corrects the checksums.
 void replace_address(std::span<std::uint8_t> frame, const Packet& packet, const Address& with,

@@ -2,6 +2,7 @@
 
 #include "net/user/judge.hpp"
 #include "net/user/packet.hpp"
+#include "net/user/reassembly.hpp"
 
 #include <doctest/doctest.h>
 
@@ -209,11 +210,14 @@ TEST_CASE("the gateway leads to the ports that are open, and nothing else of its
         CHECK(verdict(rules, make(to, protocol_tcp, 80)) == Verdict::pass);
         rules.outbound = true;
     }
-    Frame part = make(guest.gateway4, protocol_udp, 80);
-    put16(part, 20, 0x2000);
-    CHECK(verdict(rules, part) == Verdict::refuse);
-    put16(part, 20, 1);
-    CHECK(verdict(rules, part) == Verdict::refuse);
+    for (const Address& to : {guest.gateway4, far4}) {
+        Frame part = make(to, protocol_udp, 80);
+        CHECK(verdict(rules, part) == Verdict::pass);
+        put16(part, 20, 0x2000);
+        CHECK(verdict(rules, part) == Verdict::drop);
+        put16(part, 20, 1);
+        CHECK(verdict(rules, part) == Verdict::drop);
+    }
     for (const Address& to : {ipv4(10, 0, 2, 1), ipv4(10, 0, 2, 255), ipv6(0xfd00, 1), guest.dns4})
         CHECK(verdict(rules, make(to, protocol_tcp, 80)) == Verdict::refuse);
     CHECK(verdict(rules, make(guest.gateway4, protocol_icmp, 0)) == Verdict::pass);
@@ -296,4 +300,94 @@ TEST_CASE("an answer to a datagram is one from where it went")
             CHECK(packet.end - packet.transport == 8 + size);
             CHECK(transport_sum(answer) == 0xffff);
         }
+}
+
+namespace {
+
+/// A part of a datagram whose bytes are their own places.
+Frame part_of(std::size_t from, std::size_t size, bool is_last, unsigned id = 7)
+{
+    Frame frame = make(far4, protocol_udp, 80, 0);
+    frame.resize(ethernet_size + 20);
+    for (std::size_t i = 0; i < size; ++i)
+        frame.push_back(static_cast<std::uint8_t>(from + i));
+    put16(frame, 16, static_cast<unsigned>(20 + size));
+    put16(frame, 18, id);
+    put16(frame, 20, static_cast<unsigned>(from / 8) | (is_last ? 0U : 0x2000U));
+    return frame;
+}
+
+bool is_whole(const std::optional<Frame>& frame, std::size_t size)
+{
+    if (!frame || frame->size() != ethernet_size + 20 + size)
+        return false;
+    const Packet packet = parse(*frame);
+    if (packet.is_fragment || packet.end != frame->size() ||
+        sum_of(Bytes{*frame}.subspan(ethernet_size, 20)) != 0xffff)
+        return false;
+    for (std::size_t i = 0; i < size; ++i)
+        if ((*frame)[packet.transport + i] != static_cast<std::uint8_t>(i))
+            return false;
+    return true;
+}
+
+std::optional<Frame> add(Reassembly& reassembly, const Frame& part)
+{
+    return reassembly.add(part, parse(part));
+}
+
+}  // namespace
+
+TEST_CASE("parts make a whole in any order")
+{
+    std::vector<int> order{0, 1, 2};
+    do {
+        Reassembly reassembly;
+        const Frame parts[] = {part_of(0, 16, false), part_of(16, 8, false), part_of(24, 5, true)};
+        CHECK_FALSE(add(reassembly, parts[order[0]]));
+        CHECK_FALSE(add(reassembly, parts[order[1]]));
+        CHECK(is_whole(add(reassembly, parts[order[2]]), 29));
+        CHECK(reassembly.size() == 0);
+    } while (std::next_permutation(order.begin(), order.end()));
+}
+
+TEST_CASE("parts of different datagrams are kept apart")
+{
+    Reassembly reassembly;
+    CHECK_FALSE(add(reassembly, part_of(0, 16, false, 1)));
+    CHECK_FALSE(add(reassembly, part_of(16, 8, true, 2)));
+    CHECK(is_whole(add(reassembly, part_of(16, 8, true, 1)), 24));
+    CHECK(is_whole(add(reassembly, part_of(0, 16, false, 2)), 24));
+}
+
+TEST_CASE("parts that overlap, or lie, make nothing")
+{
+    const std::vector<std::vector<Frame>> lies = {
+        {part_of(0, 16, false), part_of(8, 8, false), part_of(16, 8, true)},
+        {part_of(0, 16, false), part_of(0, 16, false), part_of(16, 8, true)},
+        {part_of(16, 8, true), part_of(24, 8, true), part_of(0, 16, false)},
+        {part_of(16, 8, true), part_of(24, 8, false), part_of(0, 16, false)},
+        {part_of(24, 8, false), part_of(16, 8, true), part_of(0, 16, false)},
+        {part_of(0, 12, false), part_of(12, 8, true)},
+        {part_of(65528, 8, true), part_of(0, 16, false)},
+    };
+    for (const std::vector<Frame>& parts : lies) {
+        Reassembly reassembly;
+        for (const Frame& part : parts)
+            CHECK_FALSE(add(reassembly, part));
+    }
+}
+
+TEST_CASE("what never becomes whole is forgotten, by time and by number")
+{
+    Reassembly reassembly;
+    const Frame first = part_of(0, 16, false);
+    const auto now = Reassembly::Clock::now();
+    CHECK_FALSE(reassembly.add(first, parse(first), now));
+    const Frame last = part_of(16, 8, true);
+    CHECK_FALSE(reassembly.add(last, parse(last), now + std::chrono::seconds{16}));
+    CHECK(reassembly.size() == 1);
+    for (unsigned id = 100; id < 1000; ++id)
+        CHECK_FALSE(add(reassembly, part_of(0, 16, false, id)));
+    CHECK(reassembly.size() == 32);
 }
