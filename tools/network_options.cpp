@@ -109,7 +109,7 @@ std::optional<std::string> parse_published(const std::string& text, PublishedPor
     std::string rest = text.substr(0, slash);
     const auto take_last = [&rest]() -> std::string {
         const std::size_t colon = rest.rfind(':');
-        const std::string last = colon == std::string::npos ? rest : rest.substr(colon + 1);
+        std::string last = colon == std::string::npos ? rest : rest.substr(colon + 1);
         rest = colon == std::string::npos ? "" : rest.substr(0, colon);
         return last;
     };

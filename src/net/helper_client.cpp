@@ -88,6 +88,7 @@ Result<std::unique_ptr<HelperClient>> HelperClient::start(user::HelperConfig con
 {
     std::unique_ptr<HelperClient> client{new HelperClient};
     std::vector<std::vector<Fd>> taken;
+    taken.reserve(ports.size());
     for (Published& port : ports)
         taken.push_back(TRY(take_port(port)));
     int ends[2];

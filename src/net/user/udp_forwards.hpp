@@ -7,7 +7,6 @@
 
 #include <array>
 #include <chrono>
-#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <list>
@@ -15,6 +14,7 @@
 #include <memory>
 #include <netinet/in.h>
 #include <optional>
+#include <tuple>
 #include <unordered_map>
 #include <vector>
 
@@ -65,7 +65,11 @@ private:
         std::array<unsigned char, sizeof(in6_addr)> local{};
         std::uint32_t size = 0;       ///< Of the address.
         std::uint32_t interface = 0;  ///< Only where the local address is good on one link only.
-        auto operator<=>(const Client&) const = default;
+        bool operator<(const Client& other) const noexcept
+        {
+            return std::tie(door, address, local, size, interface) <
+                   std::tie(other.door, other.address, other.local, other.size, other.interface);
+        }
     };
     struct Flow {
         std::uint64_t id;

@@ -564,6 +564,15 @@ long start_command(Start& start, int in, int* pidfd)
     return raw::clone(flags | SIGCHLD, command_stack + stack_size, pidfd, run_command, &start);
 }
 
+void take_over(const PacketHeader* packet)
+{
+    self.channel = packet->channel;
+    self.supervisor = packet->supervisor;
+    self.children = packet->children;
+    self.proc = packet->proc;
+    self.flags = packet->flags;
+}
+
 [[noreturn]] void init_main(long argc, char** argv)
 {
     if (argc != 2)
@@ -581,11 +590,7 @@ long start_command(Start& start, int in, int* pidfd)
         clear_up(packet);
     if ((packet->flags & runtime::packet_guard) != 0)
         guard(packet);
-    self.channel = channel;
-    self.supervisor = packet->supervisor;
-    self.children = packet->children;
-    self.proc = packet->proc;
-    self.flags = packet->flags;
+    take_over(packet);
     const std::uint64_t none = 0;
     int rc = follow_supervisor();
     if (rc >= 0)
