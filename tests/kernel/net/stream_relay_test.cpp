@@ -2,6 +2,7 @@
 
 #include "tests/kernel/net/lab.hpp"
 #include "tests/kernel/support/needs.hpp"
+#include "tests/kernel/support/sanitizers.hpp"
 
 #include <doctest/doctest.h>
 
@@ -411,7 +412,9 @@ TEST_CASE("stream relay: five thousand connections one after the other leave not
     CHECK(ended["good"] == "5000");
     CHECK(ended["closed"] == "yes");
     CHECK(ended["descriptors"] == "yes");
-    CHECK(ended["memory"] == "yes");
+    // The address sanitizer keeps what was freed, to see whether it is used; it looks for leaks itself.
+    if (NSBOX_ADDRESS_SANITIZER == 0)
+        CHECK(ended["memory"] == "yes");
 }
 
 TEST_CASE("stream relay: a connection that never pauses does not keep the others waiting")
