@@ -180,17 +180,6 @@ std::uint16_t transport_checksum(const Packet& packet, std::uint8_t protocol, By
     return result == 0 ? 0xffff : result;
 }
 
-/// What RFC 1624 has for a word that changes.
-void adjust(std::span<std::uint8_t> frame, std::size_t at, Bytes before, Bytes after)
-{
-    std::uint32_t sum = static_cast<std::uint16_t>(~read16(frame, at));
-    for (std::size_t i = 0; i + 1 < before.size(); i += 2)
-        sum += static_cast<std::uint16_t>(~read16(before, i)) + std::uint32_t{read16(after, i)};
-    while (sum > 0xffff)
-        sum = (sum & 0xffff) + (sum >> 16);
-    write16(frame, at, static_cast<std::uint16_t>(~sum));
-}
-
 }  // namespace
 
 Address ipv4(std::uint8_t a, std::uint8_t b, std::uint8_t c, std::uint8_t d)
@@ -294,22 +283,6 @@ void finish_ipv4(std::span<std::uint8_t> frame)
     Checksum sum;
     sum.add(ip.first(ipv4_header));
     write16(ip, 10, sum.result());
-}
-
-void replace_address(std::span<std::uint8_t> frame, const Packet& packet, const Address& with,
-                     bool is_source)
-{
-    const bool v6 = with.v6;
-    const std::size_t at = ethernet_size + (v6 ? (is_source ? 8U : 24U) : (is_source ? 12U : 16U));
-    const Address before = is_source ? packet.source : packet.destination;
-    const Bytes old = bytes_of(before);
-    const Bytes fresh = bytes_of(with);
-    put(frame, at, fresh);
-    if (!v6)
-        adjust(frame, ethernet_size + 10, old, fresh);
-    constexpr std::size_t tcp_checksum = 16;
-    if (packet.protocol == protocol_tcp && packet.end - packet.transport >= tcp_checksum + 2)
-        adjust(frame, packet.transport + tcp_checksum, old, fresh);
 }
 
 }  // namespace nsbox::net::user

@@ -65,9 +65,4 @@ std::vector<std::uint8_t> udp_answer(Bytes frame, const Packet& packet, Bytes pa
 /// the header's checksum right. The header has no options.
 void finish_ipv4(std::span<std::uint8_t> frame);
 
-/// Writes another address in place of the destination (or the source) of the packet in `frame`, of
-/// the same family, and corrects the checksums.
-void replace_address(std::span<std::uint8_t> frame, const Packet& packet, const Address& with,
-                     bool is_source);
-
 }  // namespace nsbox::net::user
