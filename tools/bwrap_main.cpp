@@ -164,7 +164,7 @@ void say_chosen_ports(const Spec& spec, const Sandbox& sandbox, const Messages& 
 {
     const std::vector<PublishedPort> ports = sandbox.ports();
     for (std::size_t i = 0; i < ports.size(); ++i)
-        if (spec.user_network->ports[i].outside == 0)
+        if (spec.user_network->ports[i].outside != ports[i].outside)
             messages.note(say_port(ports[i]));
 }
 

@@ -92,7 +92,8 @@ constexpr OptionInfo table[] = {
     {Opt::name, "--name", "NAME", 1, "Let nsbox ps, exec, kill and wait find it as NAME", an},
     {Opt::net, "--net", "MODE", 1, "The network: host, none, or user[,mtu=BYTES][,link=auto|tap|veth]\n[,ipv6=off][,outbound=off][,names=off][,required=off]", an},
     {Opt::host_loopback, "--host-loopback", "PORTS", 1, "Let --net user reach these ports of the host's loopback, or all", an},
-    {Opt::publish, "--publish", "PORTS", 1, "[ADDRESS:]HOSTPORT:[localhost:]PORT[/udp]: let the host's port\nlead to one of --net user (also -p)", an},
+    {Opt::publish, "--publish", "PORTS", 1, "[ADDRESS:]HOSTPORT:[localhost:]PORT[/udp]: let the host's port\nlead to one of --net user (also -p); or unix:PATH:PORT", an},
+    {Opt::host_socket, "--host-socket", "PATH:PORT", 1, "Let a port of --net user lead to the host's unix socket", an},
     {Opt::pty, "--pty", "", 0, "Give the command a terminal of its own", ""},
     {Opt::pty_size, "--pty-size", "COLUMNSxROWS", 1, "The size of that terminal where there is none outside", an},
 };

@@ -80,6 +80,7 @@ enum class Opt {
     net,
     host_loopback,
     publish,
+    host_socket,
     timeout,
     kill_after,
     cpu_time,

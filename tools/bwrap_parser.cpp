@@ -272,6 +272,7 @@ BwrapParser::Outcome BwrapParser::run_option(const OptionInfo& option, const Wor
     case Opt::net:
     case Opt::host_loopback:
     case Opt::publish:
+    case Opt::host_socket:
         return as_outcome(apply_network(option.opt, a[0]));
     case Opt::die_with_parent:
     case Opt::forward_signals:
@@ -766,6 +767,8 @@ bool BwrapParser::apply_network(Opt opt, const std::string& text)
         spec_.user_network = choice.user;
     } else if (opt == Opt::publish) {
         wrong = parse_published(text, published_.emplace_back());
+    } else if (opt == Opt::host_socket) {
+        wrong = parse_host_socket(text, published_.emplace_back());
     } else {
         wrong = parse_ports(text, host_loopback_);
     }
@@ -849,7 +852,7 @@ bool BwrapParser::check_conflicts()
     if (!host_loopback_.empty() && !spec_.user_network)
         return fail("--host-loopback requires --net user");
     if (!published_.empty() && !spec_.user_network)
-        return fail("--publish requires --net user");
+        return fail("--publish and --host-socket require --net user");
     const Namespaces& ns = spec_.namespaces;
     if (spec_.user_map_descriptor && !user_)
         return fail("--userns-block-fd requires --unshare-user");

@@ -1,6 +1,7 @@
 #include "control_main.hpp"
 
 #include "messages.hpp"
+#include "network_options.hpp"
 #include "orphans.hpp"
 #include "signals.hpp"
 #include "window.hpp"
@@ -8,8 +9,10 @@
 #include "nsbox/remote.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <charconv>
+#include <climits>
 #include <csignal>
 #include <cstring>
 #include <ctime>
@@ -64,6 +67,12 @@ private:
     std::size_t at_ = 0;
     std::optional<std::string> value_;
 };
+
+std::string working_directory()
+{
+    std::array<char, PATH_MAX> text;
+    return ::getcwd(text.data(), text.size()) != nullptr ? text.data() : ".";
+}
 
 /// A signal by number or name, with or without SIG.
 std::optional<int> parse_signal(const std::string& text)
@@ -291,6 +300,112 @@ int kill_main(const Words& words)
         return complain(remote.error().message());
     const Result<> done = signal ? remote->signal(*signal) : remote->kill();
     return done ? 0 : complain(done.error().message());
+}
+
+namespace {
+
+constexpr const char* port_usage =
+    "nsbox port ls [--json] SANDBOX | nsbox port add|rm SANDBOX [--host-socket] PORT...";
+
+std::string table(const std::vector<PublishedPort>& ports)
+{
+    std::size_t width = 4;
+    for (const PublishedPort& port : ports)
+        width = std::max(width, place_of(port).size());
+    std::string text = pad("HOST", width) + pad("", 2) + "SANDBOX\n";
+    for (const PublishedPort& port : ports) {
+        const bool leads_out = port.kind == PublishedPort::Kind::host_socket;
+        text += pad(printable(place_of(port)), width) + pad(leads_out ? "<-" : "->", 2) +
+                (port.to_loopback || leads_out ? "localhost:" : "") + std::to_string(port.inside) +
+                "\n";
+    }
+    return text;
+}
+
+int list_ports(const Words& words)
+{
+    Options options{words};
+    bool as_json = false;
+    for (std::optional<std::string> option; (option = options.next());) {
+        as_json = *option == "--json";
+        if (!as_json)
+            return complain(std::string{"usage: "} + port_usage);
+    }
+    const Result<Remote> remote = find(options.rest(), port_usage);
+    if (!remote)
+        return complain(remote.error().message());
+    const Result<std::vector<PublishedPort>> ports = remote->ports();
+    if (!ports)
+        return complain(ports.error().message());
+    std::string text;
+    if (as_json)
+        for (const PublishedPort& port : *ports)
+            text += to_json(port) + "\n";
+    else
+        text = table(*ports);
+    write_out(STDOUT_FILENO, text);
+    return 0;
+}
+
+/// The ports that are named behind a sandbox; or what is wrong with one.
+std::optional<std::string> parse_port_words(const Words& words, bool is_place,
+                                            std::vector<PublishedPort>& ports)
+{
+    for (std::size_t i = 1; i < words.size(); ++i) {
+        PublishedPort port;
+        const bool is_socket = words[i] == "--host-socket";
+        if (is_socket && ++i == words.size())
+            return "--host-socket takes an argument";
+        const bool is_number = words[i].find(':') == std::string::npos;
+        std::optional<std::string> wrong =
+            is_socket  ? parse_host_socket((is_place && is_number ? "-:" : "") + words[i], port)
+            : is_place ? parse_place(words[i], port)
+                       : parse_published(words[i], port);
+        if (wrong)
+            return wrong;
+        // The supervisor's working directory is another one.
+        if (!port.path.empty() && port.path[0] != '/')
+            port.path = working_directory() + "/" + port.path;
+        ports.push_back(std::move(port));
+    }
+    return std::nullopt;
+}
+
+int change_ports(const Words& words, bool add)
+{
+    std::vector<PublishedPort> ports;
+    if (words.size() < 2)
+        return complain(std::string{"usage: "} + port_usage);
+    if (const std::optional<std::string> wrong = parse_port_words(words, !add, ports))
+        return complain(*wrong);
+    const Result<Remote> remote = Remote::find(words[0]);
+    if (!remote)
+        return complain(remote.error().message());
+    for (const PublishedPort& port : ports) {
+        if (!add) {
+            if (const Result<> removed = remote->remove_port(port); !removed)
+                return complain(removed.error().message());
+            continue;
+        }
+        const Result<PublishedPort> added = remote->add_port(port);
+        if (!added)
+            return complain(added.error().message());
+        write_out(STDOUT_FILENO, say_port(*added) + "\n");
+    }
+    return 0;
+}
+
+}  // namespace
+
+int port_main(const Words& words)
+{
+    const std::string what = words.empty() ? "" : words[0];
+    const Words rest = words.empty() ? words : Words(words.begin() + 1, words.end());
+    if (what == "ls")
+        return list_ports(rest);
+    if (what == "add" || what == "rm")
+        return change_ports(rest, what == "add");
+    return complain(std::string{"usage: "} + port_usage);
 }
 
 int wait_main(const Words& words)

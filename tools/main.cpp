@@ -13,6 +13,9 @@ constexpr const char* help =
     "       nsbox exec [OPTIONS...] SANDBOX [--] COMMAND [ARGS...]\n"
     "       nsbox ps [--json]\n"
     "       nsbox kill [--signal SIGNAL] SANDBOX\n"
+    "       nsbox port ls [--json] SANDBOX\n"
+    "       nsbox port add SANDBOX PORT...             PORT as for --publish, or\n"
+    "       nsbox port rm SANDBOX PORT...              --host-socket PATH:PORT\n"
     "       nsbox wait SANDBOX\n"
     "       nsbox version\n"
     "       nsbox help\n"
@@ -49,6 +52,8 @@ int nsbox_main(const std::vector<std::string>& words)
         return nsbox::tool::ps_main(rest);
     if (words[0] == "kill")
         return nsbox::tool::kill_main(rest);
+    if (words[0] == "port")
+        return nsbox::tool::port_main(rest);
     if (words[0] == "wait")
         return nsbox::tool::wait_main(rest);
     nsbox::tool::Messages{"nsbox"}.error("unknown command " + words[0] + " (hint: see nsbox help)");

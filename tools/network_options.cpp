@@ -93,51 +93,111 @@ std::optional<std::string> parse_network(const std::string& text, NetworkChoice&
     return std::nullopt;
 }
 
-std::optional<std::string> parse_published(const std::string& text, PublishedPort& port)
+namespace {
+
+/// Takes the last word in front of which there is a colon, or all.
+std::string take_last(std::string& rest)
 {
-    using Protocol = PublishedPort::Protocol;
-    constexpr const char* form =
-        "--publish takes [ADDRESS:]HOSTPORT:[localhost:]PORT[/tcp|/udp], as in 8080:80, not \"";
-    const std::string wrong = form + text + "\"";
-    port = {};
+    const std::size_t colon = rest.rfind(':');
+    std::string last = colon == std::string::npos ? rest : rest.substr(colon + 1);
+    rest = colon == std::string::npos ? "" : rest.substr(0, colon);
+    return last;
+}
+
+/// ADDRESS, in brackets where it holds colons, or nothing.
+bool to_address(const std::string& text, std::string& address)
+{
+    const bool in_brackets = text.size() > 1 && text.front() == '[' && text.back() == ']';
+    address = in_brackets ? text.substr(1, text.size() - 2) : text;
+    return in_brackets || text.find(':') == std::string::npos;
+}
+
+/// From the end: an address may hold colons of its own.
+bool to_published(std::string rest, PublishedPort& port)
+{
+    if (!to_number(take_last(rest), port.inside) || port.inside == 0)
+        return false;
+    std::string before = rest;
+    port.to_loopback = take_last(before) == "localhost";
+    if (port.to_loopback)
+        rest = before;
+    if (port.kind == PublishedPort::Kind::unix_socket) {
+        port.path = rest;
+        return !rest.empty();
+    }
+    return to_number(take_last(rest), port.outside) && to_address(rest, port.address);
+}
+
+/// Takes "/tcp" or "/udp" off.
+bool take_protocol(std::string& text, PublishedPort& port)
+{
     const std::size_t slash = text.find('/');
     const std::string protocol = slash == std::string::npos ? "tcp" : text.substr(slash + 1);
-    port.protocol = protocol == "udp" ? Protocol::udp : Protocol::tcp;
-    if (protocol != "tcp" && protocol != "udp")
-        return wrong;
-    // From the end: an address may hold colons of its own.
-    std::string rest = text.substr(0, slash);
-    const auto take_last = [&rest]() -> std::string {
-        const std::size_t colon = rest.rfind(':');
-        std::string last = colon == std::string::npos ? rest : rest.substr(colon + 1);
-        rest = colon == std::string::npos ? "" : rest.substr(0, colon);
-        return last;
-    };
-    if (!to_number(take_last(), port.inside) || port.inside == 0)
-        return wrong;
-    std::string outside = take_last();
-    port.to_loopback = outside == "localhost";
-    if (port.to_loopback)
-        outside = take_last();
-    if (!to_number(outside, port.outside))
-        return wrong;
-    if (rest.size() > 1 && rest.front() == '[' && rest.back() == ']')
-        rest = rest.substr(1, rest.size() - 2);
-    else if (rest.find(':') != std::string::npos)
-        return wrong;
-    port.address = rest;
-    return std::nullopt;
+    text = text.substr(0, slash);
+    port.kind = protocol == "udp" ? PublishedPort::Kind::udp : PublishedPort::Kind::tcp;
+    return protocol == "tcp" || protocol == "udp";
+}
+
+constexpr const char* unix_mark = "unix:";
+
+bool is_unix(const std::string& text)
+{
+    return text.rfind(unix_mark, 0) == 0;
+}
+
+}  // namespace
+
+std::optional<std::string> parse_published(const std::string& text, PublishedPort& port)
+{
+    port = {};
+    std::string rest = text;
+    bool ok = true;
+    if (is_unix(text)) {
+        port.kind = PublishedPort::Kind::unix_socket;
+        rest = text.substr(std::string{unix_mark}.size());
+    } else {
+        ok = take_protocol(rest, port);
+    }
+    if (ok && to_published(std::move(rest), port))
+        return std::nullopt;
+    return "--publish takes [ADDRESS:]HOSTPORT:[localhost:]PORT[/tcp|/udp], as in 8080:80, or "
+           "unix:PATH:[localhost:]PORT, not \"" +
+           text + "\"";
+}
+
+std::optional<std::string> parse_place(const std::string& text, PublishedPort& port)
+{
+    if (!parse_published(text, port))
+        return std::nullopt;
+    const std::size_t slash = is_unix(text) ? std::string::npos : text.find('/');
+    const std::string protocol = slash == std::string::npos ? "" : text.substr(slash);
+    const std::string with_port = text.substr(0, slash) + ":1" + protocol;
+    if (!parse_published(with_port, port))
+        return std::nullopt;
+    return "no port is described by \"" + text +
+           "\"; there are [ADDRESS:]HOSTPORT[/tcp|/udp] and unix:PATH";
+}
+
+std::optional<std::string> parse_host_socket(const std::string& text, PublishedPort& port)
+{
+    port = {};
+    port.kind = PublishedPort::Kind::host_socket;
+    std::string rest = text;
+    const bool ok = to_number(take_last(rest), port.inside) && port.inside != 0 && !rest.empty();
+    port.path = is_unix(rest) ? rest.substr(std::string{unix_mark}.size()) : rest;
+    if (ok && !port.path.empty())
+        return std::nullopt;
+    return "--host-socket takes PATH:PORT, a unix socket of the host and a port of the sandbox, "
+           "not "
+           "\"" +
+           text + "\"";
 }
 
 std::string say_port(const PublishedPort& port)
 {
-    const bool v6 = port.address.find(':') != std::string::npos;
-    const std::string address = port.address.empty() ? "localhost"
-                                : v6                 ? "[" + port.address + "]"
-                                                     : port.address;
-    return address + ":" + std::to_string(port.outside) + " leads to port " +
-           std::to_string(port.inside) +
-           (port.protocol == PublishedPort::Protocol::udp ? "/udp" : "/tcp");
+    const std::string inside = "port " + std::to_string(port.inside);
+    return port.kind == PublishedPort::Kind::host_socket ? inside + " leads to " + place_of(port)
+                                                         : place_of(port) + " leads to " + inside;
 }
 
 std::optional<std::string> parse_ports(const std::string& text, std::vector<Ports>& ports)

@@ -19,8 +19,14 @@ struct NetworkChoice {
 /// "host", "none", or "user" with settings behind commas.
 std::optional<std::string> parse_network(const std::string& text, NetworkChoice& choice);
 
-/// "[ADDRESS:]PORT:[localhost:]PORT[/tcp|/udp]"
+/// "[ADDRESS:]PORT:[localhost:]PORT[/tcp|/udp]", or "unix:PATH:[localhost:]PORT"
 std::optional<std::string> parse_published(const std::string& text, PublishedPort& port);
+
+/// The same, or without the part about the sandbox: enough to find one again.
+std::optional<std::string> parse_place(const std::string& text, PublishedPort& port);
+
+/// "PATH:PORT": a unix socket of the host, and a port of the sandbox.
+std::optional<std::string> parse_host_socket(const std::string& text, PublishedPort& port);
 
 /// A port that leads into a sandbox, as a person reads it.
 std::string say_port(const PublishedPort& port);

@@ -109,8 +109,16 @@ public:
     /// The master of the sandbox's terminal, owned here; -1 without one.
     int terminal() const noexcept;
 
-    /// Spec::user_network's ports, with those that the kernel chose.
+    /// The published ports of Spec::user_network, with those that the kernel chose, and of add_port().
+    /// Any thread may use these three while another waits.
     std::vector<PublishedPort> ports() const;
+    /// Publishes one more port, which works when this returns; what it has become. EADDRINUSE,
+    /// EACCES, EADDRNOTAVAIL as for bind(2); ENOTSUP without a user-mode network.
+    Result<PublishedPort> add_port(const PublishedPort& port);
+    /// Takes the port away that has the same place: the same kind, address and port of the host, or path,
+    /// or, of a host_socket, port of the sandbox. That is free when this returns; connections that
+    /// there are go on.
+    Result<> remove_port(const PublishedPort& port);
 
     /// The descriptors that this object owns, for callers that close all others.
     std::vector<int> descriptors() const;

@@ -25,6 +25,10 @@ struct SandboxInfo {
 /// command.
 std::string to_json(const SandboxInfo& info);
 
+/// As one JSON object on one line: protocol (tcp, udp, unix-socket, host-socket), address (null for
+/// 127.0.0.1 and ::1) and host-port, or path, and port.
+std::string to_json(const PublishedPort& port);
+
 /// The calling user's sandboxes, in the order of their ids. What a supervisor that was killed left
 /// in the folder of sockets is removed on the way.
 Result<std::vector<SandboxInfo>> list_sandboxes();
@@ -56,6 +60,11 @@ public:
     /// this process's own), environment. Uses
     /// setns(2) on the namespaces' files in /proc, and NS_GET_USERNS of Linux 4.9 (ioctl_ns(2)).
     Result<Sandbox> execute(const Entry& entry, const Watch& watch = {}) const;
+
+    // As those of Sandbox; the supervisor, which has to be in wait(), does it.
+    Result<std::vector<PublishedPort>> ports() const;
+    Result<PublishedPort> add_port(const PublishedPort& port) const;
+    Result<> remove_port(const PublishedPort& port) const;
 
     Result<> signal(int number) const;  ///< Sends a signal to the main command.
     Result<> kill() const;              ///< Ends everything in it; a stopped supervisor goes on.

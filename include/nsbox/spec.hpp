@@ -173,17 +173,31 @@ struct Ports {
     std::uint16_t last = 0;
 };
 
-/// A port of the host that leads to a port of the sandbox. The host's listens only while somebody does
-/// inside (seen within 50 ms), so that a connection to nobody is refused; who connects is seen inside
-/// as the sandbox's own address.
+/// A port or unix socket of the host that leads to a port of the sandbox, or the other way round. What
+/// is of the host listens only while somebody does inside (seen within 50 ms), so that a connection to
+/// nobody is refused; who connects is seen inside as the sandbox's own address.
 struct PublishedPort {
-    enum class Protocol { tcp, udp };
-    Protocol protocol = Protocol::tcp;
-    std::string address;        ///< Of the host, a number; empty: 127.0.0.1 and ::1.
+    enum class Kind {
+        tcp,
+        udp,
+        /// The unix socket `path` of the host (unix(7), a stream), which is made, with the caller's
+        /// umask, and removed again at the end; a TCP port inside.
+        unix_socket,
+        /// The other way: who connects to the TCP port `inside` of the sandbox's 127.0.0.1 is connected
+        /// to the unix socket `path` of the host, by the process that supervises the sandbox and as
+        /// long as that is there. A connection that cannot be made is reset.
+        host_socket,
+    };
+    Kind kind = Kind::tcp;
+    std::string path;     ///< Of the unix socket; a relative one is below the working directory.
+    std::string address;  ///< Of the host, a number; empty: 127.0.0.1 and ::1.
     std::uint16_t outside = 0;  ///< 0 lets the kernel choose: see Sandbox::ports().
     std::uint16_t inside = 0;
     bool to_loopback = false;  ///< To the sandbox's 127.0.0.1, instead of 10.0.2.100.
 };
+
+/// A port's place on the host, for messages: "localhost:80/tcp", "unix:/run/x".
+std::string place_of(const PublishedPort& port);
 
 /// Access to the outside through a TCP/IP stack in user space (libslirp), which needs no privilege: the
 /// command sees an interface eth0 with 10.0.2.100 and fd00::100, a gateway (10.0.2.2, fd00::2) and a

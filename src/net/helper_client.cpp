@@ -2,9 +2,12 @@
 
 #include "sys/packing.hpp"
 #include "sys/pass.hpp"
+#include "sys/process.hpp"
 #include "sys/raw.hpp"
 
+#include <algorithm>
 #include <array>
+#include <climits>
 #include <csignal>
 #include <fcntl.h>
 #include <spawn.h>
@@ -22,6 +25,32 @@ using sys::pack;
 
 constexpr const char* program_name = "nsbox-net";
 constexpr Literal cannot_start{"Can't start the network helper"};
+
+tl::unexpected<Error> ended()
+{
+    return refuse("The network helper failed", {}, "it has ended");
+}
+
+std::string order_for(std::uint64_t number, const PublishedPort& port, bool is_awaited)
+{
+    return user::encode_forward({number, forward_kind(port.kind), target_of(port), is_awaited});
+}
+
+std::vector<int> numbers_of(const std::vector<Fd>& descriptors)
+{
+    std::vector<int> numbers;
+    for (const Fd& fd : descriptors)
+        numbers.push_back(fd.get());
+    return numbers;
+}
+
+Result<std::string> working_directory()
+{
+    std::array<char, PATH_MAX> text;
+    if (::getcwd(text.data(), text.size()) == nullptr)
+        return fail("Can't find the working directory", errno);
+    return std::string{text.data()};
+}
 
 /// Beside this program, or where it was installed to.
 Result<std::string> find_program()
@@ -84,13 +113,13 @@ private:
 }  // namespace
 
 Result<std::unique_ptr<HelperClient>> HelperClient::start(user::HelperConfig config,
-                                                          std::vector<Published> ports)
+                                                          std::vector<PublishedPort> ports,
+                                                          Guard guard)
 {
-    std::unique_ptr<HelperClient> client{new HelperClient};
-    std::vector<std::vector<Fd>> taken;
-    taken.reserve(ports.size());
-    for (Published& port : ports)
-        taken.push_back(TRY(take_port(port)));
+    std::unique_ptr<HelperClient> client{new HelperClient{std::move(guard)}};
+    std::vector<std::vector<Fd>> sockets(ports.size());
+    for (std::size_t i = 0; i < ports.size(); ++i)
+        client->doors_.push_back(TRY(client->open_door(std::move(ports[i]), sockets[i])));
     int ends[2];
     if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
         return fail(cannot_start, errno, "socketpair");
@@ -98,32 +127,160 @@ Result<std::unique_ptr<HelperClient>> HelperClient::start(user::HelperConfig con
     config.servers = client->resolv_conf_.now().servers;
     TRY(client->execute(Fd{ends[1]}));
     TRY(client->say(encode(config)));
-    for (std::size_t i = 0; i < ports.size(); ++i)
-        for (const Fd& socket : taken[i])
-            TRY(client->say_with(user::encode_forward({ports[i].udp, target_of(ports[i])}),
-                                 socket));
-    client->ports_ = std::move(ports);
+    for (std::size_t i = 0; i < sockets.size(); ++i)
+        TRY(client->say(order_for(client->doors_[i].number, client->doors_[i].port, false),
+                        numbers_of(sockets[i])));
     return client;
 }
 
-Result<> HelperClient::say(const std::string& bytes)
+// Ports.
+
+Result<HelperClient::Door> HelperClient::open_door(PublishedPort port, std::vector<Fd>& sockets)
 {
-    if (::send(channel_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) >= 0)
-        return {};
-    if (errno == EPIPE || errno == ECONNRESET)
-        return hear();  // It may have said why.
-    return fail("Can't speak to the network helper", errno);
+    using Kind = PublishedPort::Kind;
+    TRY(check_port(port));
+    if (!port.path.empty() && port.path[0] != '/')
+        port.path = TRY(working_directory()) + "/" + port.path;
+    for (const Door& door : doors_)
+        if (is_same_place(door.port, port) && (port.outside != 0 || !port.path.empty()))
+            return refuse("Can't publish a port", place_of(port), "it is published already");
+    Door door;
+    door.number = next_++;
+    if (port.kind == Kind::unix_socket) {
+        door.socket.emplace(TRY(HostSocket::make(port.path)));
+        sockets.push_back(door.socket->take());
+        door.guard = TRY(guard_(door.socket->name(), door.socket->folder()));
+    } else if (port.kind != Kind::host_socket) {
+        sockets = TRY(take_port(port));
+    }
+    door.port = std::move(port);
+    return door;
 }
 
-Result<> HelperClient::say_with(const std::string& bytes, const Fd& descriptor)
+void HelperClient::close_door(Door& door)
 {
-    const int fds[] = {descriptor.get()};
-    const long put = sys::send_with_descriptors(channel_.get(), bytes.data(), bytes.size(), fds);
+    door.socket.reset();
+    sys::end_process(door.guard);
+}
+
+std::vector<PublishedPort> HelperClient::ports() const
+{
+    const std::lock_guard lock{mutex_};
+    std::vector<PublishedPort> all;
+    for (const Door& door : doors_)
+        all.push_back(door.port);
+    return all;
+}
+
+Result<PublishedPort> HelperClient::add_port(PublishedPort port)
+{
+    const std::lock_guard lock{mutex_};
+    std::vector<Fd> sockets;
+    Door door = TRY(open_door(std::move(port), sockets));
+    Result<> asked = ask(order_for(door.number, door.port, true), numbers_of(sockets));
+    if (!asked) {
+        close_door(door);
+        return tl::make_unexpected(std::move(asked.error()));
+    }
+    doors_.push_back(std::move(door));
+    return doors_.back().port;
+}
+
+Result<PublishedPort> HelperClient::remove_port(const PublishedPort& port)
+{
+    const std::lock_guard lock{mutex_};
+    const auto found = std::find_if(doors_.begin(), doors_.end(), [&](const Door& door) {
+        return is_same_place(door.port, port);
+    });
+    if (found == doors_.end())
+        return refuse("Can't remove a port", place_of(port), "it is not published");
+    TRY(ask(user::encode_pair(user::Order::unforward, found->number, 0), {}));
+    PublishedPort removed = std::move(found->port);
+    close_door(*found);
+    doors_.erase(found);
+    return removed;
+}
+
+// Unix sockets, for the helper, which can open no path.
+
+void HelperClient::connect(std::uint64_t number, std::uint64_t token)
+{
+    constexpr std::chrono::seconds patience{5};
+    for (const Door& door : doors_) {
+        if (door.number != number)
+            continue;
+        Attempt what{token, door.port.path, Clock::now() + patience};
+        if (!attempt(what))
+            attempts_.push_back(std::move(what));
+        return;
+    }
+    answer(user::Order::connected, token, Fd{-ECONNREFUSED});
+}
+
+/// False where it is to be tried again.
+bool HelperClient::attempt(const Attempt& what)
+{
+    const Fd socket = connect_to_socket(what.path);
+    if (!socket && socket.error() == -EAGAIN && Clock::now() < what.until)
+        return false;
+    answer(user::Order::connected, what.token, socket);
+    return true;
+}
+
+void HelperClient::renew(std::uint64_t number, std::uint64_t token)
+{
+    Fd socket{-ENOENT};
+    for (Door& door : doors_)
+        if (door.number == number && door.socket)
+            socket = door.socket->take();
+    answer(user::Order::renewed, token, socket);
+}
+
+void HelperClient::answer(user::Order order, std::uint64_t token, const Fd& socket)
+{
+    const auto error = static_cast<std::uint64_t>(socket ? 0 : -socket.error());
+    // One that has ended is heard of.
+    (void)say(user::encode_pair(order, token, error),
+              socket ? std::vector<int>{socket.get()} : std::vector<int>{});
+}
+
+// The channel.
+
+Result<> HelperClient::say(const std::string& bytes, const std::vector<int>& descriptors)
+{
+    const long put = sys::send_with_descriptors(channel_.get(), bytes.data(), bytes.size(),
+                                                descriptors.data(), descriptors.size());
     if (put == -EPIPE || put == -ECONNRESET)
-        return hear();
+        return is_ready_ ? ended() : hear();  // It may have said why.
     if (put < 0)
         return fail("Can't speak to the network helper", static_cast<int>(-put));
     return {};
+}
+
+/// Says something, and waits until it is done.
+Result<> HelperClient::ask(const std::string& bytes, std::vector<int> descriptors)
+{
+    constexpr int patience = 5000;
+    if (!channel_)
+        return ended();
+    int ends[2];
+    if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
+        return fail("Can't speak to the network helper", errno, "socketpair");
+    const Fd ours{ends[0]};
+    Fd theirs{ends[1]};
+    descriptors.push_back(theirs.get());
+    TRY(say(bytes, descriptors));
+    theirs.reset();
+    pollfd fd{ours.get(), POLLIN, 0};
+    if (::poll(&fd, 1, patience) == 0)
+        return refuse("The network helper failed", {}, "it does not answer");
+    std::string answer(4096, '\0');
+    const ssize_t got = ::recv(ours.get(), answer.data(), answer.size(), MSG_DONTWAIT);
+    if (got <= 0)
+        return ended();
+    answer.resize(static_cast<std::size_t>(got));
+    const std::string wrong = sys::Unpacker{answer}.text();
+    return wrong.empty() ? Result<>{} : refuse("", wrong);
 }
 
 Result<> HelperClient::execute(Fd theirs)
@@ -140,23 +297,20 @@ Result<> HelperClient::execute(Fd theirs)
 
 HelperClient::~HelperClient()
 {
-    if (!process_)
-        return;
+    for (Door& door : doors_)
+        close_door(door);
     channel_.reset();
-    if (!is_following_)
-        raw::pidfd_send_signal(process_.get(), SIGKILL);
-    siginfo_t info{};
-    const int wait = is_following_ ? WNOHANG : 0;
-    while (::waitid(P_PIDFD, static_cast<id_t>(process_.get()), &info, WEXITED | wait) < 0 &&
-           errno == EINTR) {
-    }
+    if (is_following_)
+        (void)sys::reap_if_dead(process_);
+    else
+        sys::end_process(process_);
 }
 
 Result<> HelperClient::attach(const Fd& network)
 {
     std::string bytes;
     pack(bytes, static_cast<std::uint64_t>(user::Order::attach));
-    return say_with(bytes, network);
+    return say(bytes, {network.get()});
 }
 
 void HelperClient::follow(const Fd& pidfd)
@@ -164,7 +318,7 @@ void HelperClient::follow(const Fd& pidfd)
     std::string bytes;
     pack(bytes, static_cast<std::uint64_t>(user::Order::follow));
     // One that is not there any more is noticed by its end of the channel.
-    is_following_ = say_with(bytes, pidfd).has_value();
+    is_following_ = say(bytes, {pidfd.get()}).has_value();
 }
 
 Result<> HelperClient::hear()
@@ -183,8 +337,20 @@ Result<> HelperClient::hear()
         ipv6_ = from.number() != 0;
         return {};
     }
+    std::uint64_t number = 0;
+    std::uint64_t token = 0;
+    if (user::decode_pair(bytes, user::Answer::connect, number, token)) {
+        const std::lock_guard lock{mutex_};
+        connect(number, token);
+        return {};
+    }
+    if (user::decode_pair(bytes, user::Answer::renew, number, token)) {
+        const std::lock_guard lock{mutex_};
+        renew(number, token);
+        return {};
+    }
     const std::string why = bytes.empty() ? "" : from.text();
-    return refuse("The network helper failed", {}, why.empty() ? "it has ended" : why);
+    return why.empty() ? ended() : refuse("The network helper failed", {}, why);
 }
 
 void HelperClient::add_to(std::vector<pollfd>& fds)
@@ -194,17 +360,28 @@ void HelperClient::add_to(std::vector<pollfd>& fds)
     fds.push_back({resolv_conf_.descriptor(), POLLIN, 0});
 }
 
+int HelperClient::timeout() const
+{
+    constexpr int soon = 5;
+    return attempts_.empty() ? -1 : soon;
+}
+
 Result<> HelperClient::handle(const std::vector<pollfd>& fds)
 {
     if (fds[at_ + 1].revents != 0 && resolv_conf_.update()) {
         const std::string bytes = user::encode_servers(resolv_conf_.now().servers);
         ::send(channel_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     }
+    attempts_.erase(std::remove_if(attempts_.begin(), attempts_.end(),
+                                   [this](const Attempt& what) { return attempt(what); }),
+                    attempts_.end());
     if (fds[at_].revents == 0)
         return {};
     Result<> heard = hear();
-    if (!heard)
+    if (!heard) {
+        const std::lock_guard lock{mutex_};
         channel_.reset();
+    }
     return heard;
 }
 
@@ -212,9 +389,13 @@ void HelperClient::await_end()
 {
     constexpr int patience = 2000;
     pollfd fd{channel_ ? channel_.get() : -1, POLLIN, 0};
-    while (channel_ && !ports_.empty() && ::poll(&fd, 1, patience) > 0)
+    while (channel_ && !doors_.empty() && ::poll(&fd, 1, patience) > 0)
         if (!hear())
             channel_.reset();
+    const std::lock_guard lock{mutex_};
+    for (Door& door : doors_)
+        close_door(door);
+    doors_.clear();
 }
 
 std::vector<int> HelperClient::descriptors() const
@@ -222,6 +403,12 @@ std::vector<int> HelperClient::descriptors() const
     std::vector<int> fds{channel_.get(), process_.get()};
     if (resolv_conf_.descriptor() >= 0)
         fds.push_back(resolv_conf_.descriptor());
+    for (const Door& door : doors_) {
+        if (door.socket)
+            fds.push_back(door.socket->folder());
+        if (door.guard)
+            fds.push_back(door.guard.get());
+    }
     return fds;
 }
 

@@ -36,7 +36,7 @@ SocketAddress address_of(int family, const void* bytes, std::uint16_t port)
     return result;
 }
 
-Result<std::vector<SocketAddress>> addresses_of(const Published& wish)
+Result<std::vector<SocketAddress>> addresses_of(const PublishedPort& wish)
 {
     constexpr in_addr loopback4{__builtin_bswap32(INADDR_LOOPBACK)};
     if (wish.address.empty())
@@ -87,30 +87,35 @@ int bind_one(const SocketAddress& address, bool udp, Fd& result)
     return error == EADDRINUSE && !udp ? try_bind(address, udp, true, result) : error;
 }
 
+bool is_udp(const PublishedPort& wish)
+{
+    return wish.kind == PublishedPort::Kind::udp;
+}
+
 bool is_missing_family(int error)
 {
     return error == EAFNOSUPPORT || error == EADDRNOTAVAIL;
 }
 
 /// A port that is free for the first of the addresses.
-int choose_port(Published& wish, const SocketAddress& address)
+int choose_port(PublishedPort& wish, const SocketAddress& address)
 {
     Fd socket;
-    const int error = try_bind(address, wish.udp, false, socket);
+    const int error = try_bind(address, is_udp(wish), false, socket);
     if (error == 0)
         wish.outside = user::bound_address(socket.get()).port();
     return error;
 }
 
 /// 0 or the errno, with the address that it is about.
-int bind_all(const Published& wish, const std::vector<SocketAddress>& addresses,
+int bind_all(const PublishedPort& wish, const std::vector<SocketAddress>& addresses,
              std::vector<Fd>& sockets, SocketAddress& failed)
 {
     sockets.clear();
     for (const SocketAddress& address : addresses) {
         Fd socket;
         failed = address;
-        const int error = bind_one(address, wish.udp, socket);
+        const int error = bind_one(address, is_udp(wish), socket);
         if (error == 0)
             sockets.push_back(std::move(socket));
         else if (!wish.address.empty() || !is_missing_family(error))
@@ -121,7 +126,7 @@ int bind_all(const Published& wish, const std::vector<SocketAddress>& addresses,
 
 }  // namespace
 
-Result<std::vector<Fd>> take_port(Published& wish)
+Result<std::vector<Fd>> take_port(PublishedPort& wish)
 {
     const bool any = wish.outside == 0;
     constexpr int most_tries = 32;
@@ -143,14 +148,74 @@ Result<std::vector<Fd>> take_port(Published& wish)
         if (!any || error != EADDRINUSE)
             break;
     }
-    return fail(cannot, error, failed.text() + (wish.udp ? "/udp" : "/tcp"), hint_for(error));
+    return fail(cannot, error, failed.text() + (is_udp(wish) ? "/udp" : "/tcp"), hint_for(error));
 }
 
-SocketAddress target_of(const Published& wish)
+SocketAddress target_of(const PublishedPort& wish)
 {
-    const user::Address to =
-        wish.to_loopback ? user::ipv4(127, 0, 0, 1) : user::GuestNetwork{}.guest4;
+    const bool to_loopback = wish.to_loopback || wish.kind == PublishedPort::Kind::host_socket;
+    const user::Address to = to_loopback ? user::ipv4(127, 0, 0, 1) : user::GuestNetwork{}.guest4;
     return address_of(AF_INET, to.bytes.data(), wish.inside);
 }
 
+user::ForwardKind forward_kind(PublishedPort::Kind kind)
+{
+    switch (kind) {
+    case PublishedPort::Kind::tcp:
+        return user::ForwardKind::tcp;
+    case PublishedPort::Kind::udp:
+        return user::ForwardKind::udp;
+    case PublishedPort::Kind::unix_socket:
+        return user::ForwardKind::unix_to_tcp;
+    case PublishedPort::Kind::host_socket:
+        break;
+    }
+    return user::ForwardKind::inside_to_unix;
+}
+
+bool is_same_place(const PublishedPort& a, const PublishedPort& b)
+{
+    if (a.kind != b.kind)
+        return false;
+    switch (a.kind) {
+    case PublishedPort::Kind::tcp:
+    case PublishedPort::Kind::udp:
+        return a.outside == b.outside && a.address == b.address;
+    case PublishedPort::Kind::unix_socket:
+        return a.path == b.path;
+    case PublishedPort::Kind::host_socket:
+        break;
+    }
+    return a.inside == b.inside;
+}
+
+Result<> check_port(const PublishedPort& wish)
+{
+    using Kind = PublishedPort::Kind;
+    if (wish.inside == 0)
+        return refuse(cannot, "port 0 of the sandbox", "there is no such port");
+    const bool is_unix = wish.kind == Kind::unix_socket || wish.kind == Kind::host_socket;
+    if (is_unix == wish.path.empty())
+        return refuse(cannot, wish.path,
+                      is_unix ? "the path of a unix socket is missing" : "a port has no path");
+    return {};
+}
+
 }  // namespace nsbox::net
+
+namespace nsbox {
+
+std::string place_of(const PublishedPort& port)
+{
+    using Kind = PublishedPort::Kind;
+    if (port.kind == Kind::unix_socket || port.kind == Kind::host_socket)
+        return "unix:" + port.path;
+    const bool v6 = port.address.find(':') != std::string::npos;
+    const std::string address = port.address.empty() ? "localhost"
+                                : v6                 ? "[" + port.address + "]"
+                                                     : port.address;
+    return address + ":" + std::to_string(port.outside) +
+           (port.kind == Kind::udp ? "/udp" : "/tcp");
+}
+
+}  // namespace nsbox

@@ -1,30 +1,29 @@
 #pragma once
 
 #include "net/user/address.hpp"
+#include "net/user/forward_kind.hpp"
+#include "nsbox/spec.hpp"
 #include "sys/error.hpp"
 #include "sys/fd.hpp"
 
-#include <cstdint>
-#include <string>
 #include <vector>
 
 namespace nsbox::net {
 
-/// A port of the host that is to lead into a sandbox.
-struct Published {
-    bool udp = false;
-    std::string address;        ///< Of the host; empty: 127.0.0.1 and, where there is IPv6, ::1.
-    std::uint16_t outside = 0;  ///< The host's port; 0 lets the kernel choose one.
-    std::uint16_t inside = 0;
-    bool to_loopback = false;  ///< To the sandbox's 127.0.0.1 instead of its own address.
-};
+/// Takes the host's TCP or UDP port: sockets that are bound and do not listen. `wish.outside` is the
+/// port afterwards. See bind(2). An error says why: the port is in use, or privileged, or the address
+/// is not one of this host's.
+Result<std::vector<sys::Fd>> take_port(PublishedPort& wish);
 
-/// Takes the host's port: sockets that are bound and do not listen. `wish.outside` is the port
-/// afterwards. See bind(2). An error says why: the port is in use, or privileged, or the address is
-/// not one of this host's.
-Result<std::vector<sys::Fd>> take_port(Published& wish);
+/// Where in the sandbox it leads to; of one of the host's sockets, where it is inside.
+user::SocketAddress target_of(const PublishedPort& wish);
 
-/// Where in the sandbox it leads to.
-user::SocketAddress target_of(const Published& wish);
+user::ForwardKind forward_kind(PublishedPort::Kind kind);
+
+/// Whether both are about the same thing of the host, or, of host sockets, of the sandbox.
+bool is_same_place(const PublishedPort& a, const PublishedPort& b);
+
+/// Nothing, or why such a port cannot be.
+Result<> check_port(const PublishedPort& wish);
 
 }  // namespace nsbox::net

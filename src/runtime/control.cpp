@@ -4,6 +4,7 @@
 #include "runtime/supervise.hpp"
 #include "sys/packing.hpp"
 #include "sys/pass.hpp"
+#include "sys/process.hpp"
 #include "sys/raw.hpp"
 
 #include <algorithm>
@@ -28,6 +29,7 @@ using sys::Fd;
 constexpr std::size_t most_clients = 128;
 constexpr std::size_t most_words = 64;
 constexpr std::size_t largest_answer = 65536;
+constexpr std::size_t largest_request = 8192;  // With two paths.
 
 sockaddr_un address_of(const std::string& path)
 {
@@ -79,6 +81,39 @@ SandboxInfo read_description(const std::string& bytes)
     if (!from.is_done())
         info.id.clear();
     return info;
+}
+
+void pack_port(std::string& out, const PublishedPort& port)
+{
+    pack(out, static_cast<std::uint64_t>(port.kind));
+    pack(out, port.path);
+    pack(out, port.address);
+    pack(out, std::uint64_t{port.outside});
+    pack(out, std::uint64_t{port.inside});
+    pack(out, std::uint64_t{port.to_loopback});
+}
+
+PublishedPort read_port(Unpacker& from)
+{
+    PublishedPort port;
+    port.kind = static_cast<PublishedPort::Kind>(from.number());
+    port.path = from.text();
+    port.address = from.text();
+    port.outside = static_cast<std::uint16_t>(from.number());
+    port.inside = static_cast<std::uint16_t>(from.number());
+    port.to_loopback = from.number() != 0;
+    return port;
+}
+
+std::string pack_ports(const Result<std::vector<PublishedPort>>& ports)
+{
+    std::string out;
+    pack(out, ports ? std::string{} : ports.error().message());
+    pack(out, ports ? ports->size() : 0);
+    if (ports)
+        for (const PublishedPort& port : *ports)
+            pack_port(out, port);
+    return out;
 }
 
 std::string pack_status(const ExitStatus& status)
@@ -140,9 +175,11 @@ std::string registry_key(const SandboxInfo& info)
 }
 
 Result<std::unique_ptr<Control>> Control::open(Registry registry, SandboxInfo info,
-                                               const Recipe& recipe, const Fd& child)
+                                               const Recipe& recipe, const Fd& child,
+                                               net::HelperClient* network)
 {
     std::unique_ptr<Control> control{new Control};
+    control->network_ = network;
     control->child_ = child.get();
     const std::string bytes = encode(recipe);
     control->recipe_ =
@@ -185,11 +222,7 @@ void Control::remove_socket()
     if (is_bound_)
         registry_.remove(key_);
     is_bound_ = false;
-    if (!janitor_)
-        return;
-    raw::pidfd_send_signal(janitor_.get(), SIGKILL);
-    (void)reap(janitor_);
-    janitor_.reset();
+    sys::end_process(janitor_);
 }
 
 std::vector<int> Control::descriptors() const
@@ -239,23 +272,26 @@ void Control::accept_one()
 /// False when the connection is done with.
 bool Control::answer(Client& client, Orders& orders)
 {
-    char buffer[2 * sizeof(std::uint64_t) + 1];
-    const ssize_t got = ::recv(client.fd.get(), buffer, sizeof buffer, MSG_DONTWAIT);
+    std::string bytes(largest_request, '\0');
+    const ssize_t got = ::recv(client.fd.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
     if (got <= 0)
         return got < 0 && errno == EAGAIN;
-    const std::string bytes(buffer, static_cast<std::size_t>(got));
+    bytes.resize(static_cast<std::size_t>(got));
     Unpacker from{bytes};
     const auto what = static_cast<Ask>(from.number());
     const auto number = static_cast<int>(from.number());
+    const bool is_about_ports =
+        what == Ask::ports || what == Ask::add_port || what == Ask::remove_port;
+    const std::string text = is_about_ports ? from.text() : "";
     if (!from.is_done())
         return false;
     std::string done;
     pack(done, 0U);
     switch (what) {
     case Ask::describe: {
-        const std::string text = describe(info_);
-        sys::send_with_descriptors(client.fd.get(), text.data(), text.size(),
-                                   {child_, recipe_.get()}, MSG_DONTWAIT);
+        const std::string out = describe(info_);
+        sys::send_with_descriptors(client.fd.get(), out.data(), out.size(), {child_, recipe_.get()},
+                                   MSG_DONTWAIT);
         return false;
     }
     case Ask::signal:
@@ -269,8 +305,30 @@ bool Control::answer(Client& client, Orders& orders)
     case Ask::wait:
         client.waits = true;
         return true;
+    case Ask::ports:
+    case Ask::add_port:
+    case Ask::remove_port:
+        send_text(client.fd.get(), answer_about_ports(what, text, orders));
+        return false;
     }
     return false;
+}
+
+/// Nothing wrong, and ports; or what is wrong.
+std::string Control::answer_about_ports(Ask what, const std::string& text, Orders& orders) const
+{
+    Unpacker from{text};
+    const PublishedPort wish = read_port(from);
+    if (network_ == nullptr)
+        return pack_ports(Result<std::vector<PublishedPort>>{refuse_ports()});
+    if (what == Ask::ports)
+        return pack_ports(network_->ports());
+    Result<PublishedPort> done =
+        what == Ask::add_port ? network_->add_port(wish) : network_->remove_port(wish);
+    if (!done)
+        return pack_ports(tl::make_unexpected(std::move(done.error())));
+    (what == Ask::add_port ? orders.added : orders.removed).push_back(*done);
+    return pack_ports(std::vector{*done});
 }
 
 void Control::finish(const ExitStatus& status)
@@ -296,7 +354,8 @@ void wake(int connection)
         ::kill(peer.pid, SIGCONT);
 }
 
-Result<Fd> ask(const Registry& registry, const std::string& key, Ask what, int number = 0)
+Result<Fd> ask(const Registry& registry, const std::string& key, Ask what, int number = 0,
+               const std::string& text = {})
 {
     Fd fd = make_socket(0);
     if (!fd)
@@ -317,6 +376,7 @@ Result<Fd> ask(const Registry& registry, const std::string& key, Ask what, int n
     std::string bytes;
     pack(bytes, static_cast<std::uint64_t>(what));
     pack(bytes, static_cast<std::uint64_t>(number));
+    bytes += text;
     if (::send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) < 0)
         return fail("Can't reach the sandbox", errno, key);
     return fd;
@@ -379,6 +439,32 @@ Result<> order(const Registry& registry, const std::string& key, Ask what, int s
     if (TRY(hear(fd, key)).empty())
         return refuse("Can't reach the sandbox", key, "it has ended");
     return {};
+}
+
+tl::unexpected<Error> refuse_ports()
+{
+    return fail("Can't publish a port", ENOTSUP, "a sandbox without --net user");
+}
+
+Result<std::vector<PublishedPort>> order_ports(const Registry& registry, const std::string& key,
+                                               Ask what, const PublishedPort& port)
+{
+    std::string packed;
+    pack_port(packed, port);
+    std::string text;
+    pack(text, packed);
+    const Fd fd = TRY(ask(registry, key, what, 0, text));
+    const std::string bytes = TRY(hear(fd, key));
+    Unpacker from{bytes};
+    const std::string wrong = from.text();
+    std::vector<PublishedPort> ports;
+    for (std::uint64_t left = from.count(); left > 0; --left)
+        ports.push_back(read_port(from));
+    if (!from.is_done())
+        return refuse("Can't reach the sandbox", key, "it has ended");
+    if (!wrong.empty())
+        return refuse("", wrong);
+    return ports;
 }
 
 Result<ExitStatus> wait_for_sandbox(const Registry& registry, const std::string& key)

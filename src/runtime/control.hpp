@@ -1,5 +1,6 @@
 #pragma once
 
+#include "net/helper_client.hpp"
 #include "nsbox/remote.hpp"
 #include "runtime/recipe.hpp"
 #include "runtime/registry.hpp"
@@ -14,7 +15,15 @@ namespace nsbox::runtime {
 // The control socket of a sandbox: SOCK_SEQPACKET, one request and one answer a connection. Who
 // connects is known by SO_PEERCRED (unix(7)); the folder lets nobody else come that far.
 
-enum class Ask : std::uint64_t { describe = 1, signal, kill, wait };
+enum class Ask : std::uint64_t {
+    describe = 1,
+    signal,
+    kill,
+    wait,
+    ports,
+    add_port,
+    remove_port,
+};
 
 /// The supervisor's side, part of its poll loop.
 class Control {
@@ -23,11 +32,14 @@ public:
     struct Orders {
         bool end = false;
         std::vector<int> signals;
+        std::vector<PublishedPort> added;    ///< Was done already.
+        std::vector<PublishedPort> removed;  ///< Likewise.
     };
 
-    /// The socket appears with this. `child` is borrowed.
+    /// The socket appears with this. `child` and `network`, which may be null, are borrowed.
     static Result<std::unique_ptr<Control>> open(Registry registry, SandboxInfo info,
-                                                 const Recipe& recipe, const sys::Fd& child);
+                                                 const Recipe& recipe, const sys::Fd& child,
+                                                 net::HelperClient* network);
     Control(const Control&) = delete;
     Control& operator=(const Control&) = delete;
     ~Control();
@@ -49,6 +61,7 @@ private:
     void remove_socket();
     void accept_one();
     bool answer(Client& client, Orders& orders);
+    std::string answer_about_ports(Ask what, const std::string& text, Orders& orders) const;
 
     Registry registry_;
     SandboxInfo info_;
@@ -58,10 +71,14 @@ private:
     sys::Fd listener_;
     sys::Fd recipe_;  ///< In a memfd: it may be larger than a message.
     int child_ = -1;
+    net::HelperClient* network_ = nullptr;
     std::vector<Client> clients_;
     std::size_t at_ = 0;     ///< Where ours begin in the list of add_to()...
     std::size_t count_ = 0;  ///< ...and how many clients it has.
 };
+
+/// There are no ports to publish without a user-mode network.
+tl::unexpected<Error> refuse_ports();
 
 /// What a sandbox's socket is called in the folder: by its name, which bind(2) gives out only once,
 /// or by its id if it has none.
@@ -82,6 +99,9 @@ Result<Known> describe_sandbox(const Registry& registry, const std::string& key)
 Result<Recipe> read_recipe(const sys::Fd& recipe);
 
 Result<> order(const Registry& registry, const std::string& key, Ask what, int signal);
+/// The ports, or the one that was added.
+Result<std::vector<PublishedPort>> order_ports(const Registry& registry, const std::string& key,
+                                               Ask what, const PublishedPort& port);
 Result<ExitStatus> wait_for_sandbox(const Registry& registry, const std::string& key);
 
 }  // namespace nsbox::runtime

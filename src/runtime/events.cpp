@@ -118,6 +118,21 @@ std::string json_text(const std::string& text)
 
 Events::Events(int fd) : fd_(fd), id_(random_id()) {}
 
+std::string members_of(const PublishedPort& port)
+{
+    using Kind = PublishedPort::Kind;
+    const auto kind = [&](const char* name) {
+        return std::string{"\"protocol\": \""} + name + '"';
+    };
+    const std::string inside = number("port", port.inside);
+    if (port.kind == Kind::unix_socket || port.kind == Kind::host_socket)
+        return kind(port.kind == Kind::unix_socket ? "unix-socket" : "host-socket") +
+               ", \"path\": " + json_text(port.path) + inside;
+    return kind(port.kind == Kind::udp ? "udp" : "tcp") +
+           ", \"address\": " + (port.address.empty() ? "null" : json_text(port.address)) +
+           number("host-port", port.outside) + inside;
+}
+
 void Events::write(const std::string& members) const
 {
     // A reader that does not read must not hold the sandbox up: what it misses is lost to it.
@@ -148,11 +163,14 @@ void Events::network(const net::HelperClient& helper) const
           (tap ? "tap" : "veth") + "\", \"ipv6\": " + (helper.has_ipv6() ? "true" : "false"));
 }
 
-void Events::published(const net::Published& port) const
+void Events::port(const PublishedPort& port) const
 {
-    write(std::string{"\"event\": \"port\", \"protocol\": \""} + (port.udp ? "udp" : "tcp") +
-          "\", \"address\": " + (port.address.empty() ? "null" : json_text(port.address)) +
-          number("host-port", port.outside) + number("port", port.inside));
+    write("\"event\": \"port\", " + members_of(port));
+}
+
+void Events::port_removed(const PublishedPort& port) const
+{
+    write("\"event\": \"port-removed\", " + members_of(port));
 }
 
 void Events::network_failed(const Error& error) const

@@ -23,10 +23,12 @@ public:
                  const std::string& group = {}) const;
     /// The sandbox has a user-mode network, through this kind of link...
     void network(const net::HelperClient& helper) const;
-    /// A port of the host leads into it...
-    void published(const net::Published& port) const;
     /// ...or has it no more.
     void network_failed(const Error& error) const;
+    /// A port leads into it, or out of it...
+    void port(const PublishedPort& port) const;
+    /// ...or does so no more.
+    void port_removed(const PublishedPort& port) const;
     /// A limit is over, and the command is sent this signal.
     void limit(const char* which, int signal) const;
     /// The kernel has killed so many processes for want of memory.
@@ -41,6 +43,9 @@ private:
     int fd_;
     std::string id_;
 };
+
+/// The members of a JSON object that describes a port.
+std::string members_of(const PublishedPort& port);
 
 /// A text as JSON has it, in double quotes. Bytes that are not UTF-8 become U+FFFD.
 std::string json_text(const std::string& text);

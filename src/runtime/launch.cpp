@@ -3,6 +3,7 @@
 #include "net/name_files.hpp"
 #include "runtime/channel.hpp"
 #include "runtime/child.hpp"
+#include "runtime/clear_up.hpp"
 #include "runtime/describe.hpp"
 #include "runtime/init_image.hpp"
 #include "runtime/plan_operations.hpp"
@@ -152,7 +153,10 @@ public:
     {
         // First: it gets ready at the same time.
         if (plan_.user_network)
-            network_ = TRY(net::HelperClient::start(*plan_.user_network, plan_.ports));
+            network_ = TRY(net::HelperClient::start(
+                *plan_.user_network, plan_.ports, [](const std::string& name, int folder) {
+                    return start_clear_up({name, folder, -1, false});
+                }));
         if (network_)
             TRY(make_name_files());
         TRY(open_channel());

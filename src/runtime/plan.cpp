@@ -198,12 +198,9 @@ Result<> plan_network(const Spec& spec, Plan& plan)
     config.outbound = wish.outbound;
     for (const Ports& ports : wish.host_loopback)
         config.host_loopback.push_back({ports.first, ports.last});
-    for (const PublishedPort& port : wish.ports) {
-        if (port.inside == 0)
-            return refuse("Can't publish a port", "port 0 of the sandbox", "there is no such port");
-        plan.ports.push_back({port.protocol == PublishedPort::Protocol::udp, port.address,
-                              port.outside, port.inside, port.to_loopback});
-    }
+    for (const PublishedPort& port : wish.ports)
+        TRY(net::check_port(port));
+    plan.ports = wish.ports;
     plan.ends_with_network = wish.end_with_helper;
     return {};
 }

@@ -84,7 +84,7 @@ struct Plan {
     bool has_clone3 = true;
 
     std::optional<net::user::HelperConfig> user_network;
-    std::vector<net::Published> ports;
+    std::vector<PublishedPort> ports;
     std::vector<std::size_t>
         name_steps;  ///< BindContents of /etc/resolv.conf and /etc/hosts, whose
                      ///< descriptors launch() makes.

@@ -60,6 +60,11 @@ std::string to_json(const SandboxInfo& info)
     return text + "]}";
 }
 
+std::string to_json(const PublishedPort& port)
+{
+    return "{" + runtime::members_of(port) + "}";
+}
+
 Result<std::vector<SandboxInfo>> list_sandboxes()
 {
     std::vector<SandboxInfo> all;
@@ -134,6 +139,26 @@ Result<Sandbox> Remote::execute(const Entry& entry, const Watch& watch) const
     state->running = TRY(runtime::enter(known.child, recipe, entry, watch));
     state->running.host = std::move(host);
     return Sandbox{std::move(state)};
+}
+
+Result<std::vector<PublishedPort>> Remote::ports() const
+{
+    return runtime::order_ports(state_->registry, runtime::registry_key(state_->known.info),
+                                runtime::Ask::ports, {});
+}
+
+Result<PublishedPort> Remote::add_port(const PublishedPort& port) const
+{
+    std::vector<PublishedPort> added = TRY(runtime::order_ports(
+        state_->registry, runtime::registry_key(state_->known.info), runtime::Ask::add_port, port));
+    return added.empty() ? port : added.front();
+}
+
+Result<> Remote::remove_port(const PublishedPort& port) const
+{
+    TRY(runtime::order_ports(state_->registry, runtime::registry_key(state_->known.info),
+                             runtime::Ask::remove_port, port));
+    return {};
 }
 
 Result<> Remote::signal(int number) const

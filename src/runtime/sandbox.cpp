@@ -109,7 +109,8 @@ Result<std::unique_ptr<runtime::Control>> make_known(const Spec& spec, const run
     runtime::Recipe recipe = runtime::recipe_of(plan);
     if (running.group)
         recipe.group = running.group->path();
-    return runtime::Control::open(std::move(registry), std::move(info), recipe, running.pidfd);
+    return runtime::Control::open(std::move(registry), std::move(info), recipe, running.pidfd,
+                                  running.network.get());
 }
 
 Result<> refuse_taken_name(const Spec& spec)
@@ -177,8 +178,8 @@ Result<Sandbox> Sandbox::start(const Spec& spec, const Watch& watch)
                    it.running.group ? it.running.group->path() : std::string{});
     if (it.running.network) {
         events.network(*it.running.network);
-        for (const net::Published& port : it.running.network->ports())
-            events.published(port);
+        for (const PublishedPort& port : it.running.network->ports())
+            events.port(port);
     }
     return Sandbox{std::move(*state)};
 }
@@ -245,12 +246,28 @@ pid_t Sandbox::child_pid() const noexcept
 
 std::vector<PublishedPort> Sandbox::ports() const
 {
-    std::vector<PublishedPort> all;
-    if (state_->running.network)
-        for (const net::Published& port : state_->running.network->ports())
-            all.push_back({port.udp ? PublishedPort::Protocol::udp : PublishedPort::Protocol::tcp,
-                           port.address, port.outside, port.inside, port.to_loopback});
-    return all;
+    net::HelperClient* const network = state_->running.network.get();
+    return network != nullptr ? network->ports() : std::vector<PublishedPort>{};
+}
+
+Result<PublishedPort> Sandbox::add_port(const PublishedPort& port)
+{
+    net::HelperClient* const network = state_->running.network.get();
+    if (network == nullptr)
+        return runtime::refuse_ports();
+    Result<PublishedPort> added = network->add_port(port);
+    if (added)
+        state_->events.port(*added);
+    return added;
+}
+
+Result<> Sandbox::remove_port(const PublishedPort& port)
+{
+    net::HelperClient* const network = state_->running.network.get();
+    if (network == nullptr)
+        return runtime::refuse_ports();
+    state_->events.port_removed(TRY(network->remove_port(port)));
+    return {};
 }
 
 std::vector<int> Sandbox::descriptors() const

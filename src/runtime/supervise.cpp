@@ -164,7 +164,9 @@ private:
     int time_to_wait() const
     {
         constexpr long long most = 1000000;
-        long long wait = relay_ && relay_->timeout() >= 0 ? relay_->timeout() : -1;
+        long long wait = relay_ ? relay_->timeout() : -1;
+        if (const int soon = running_.network ? running_.network->timeout() : -1; soon >= 0)
+            wait = wait < 0 ? soon : std::min<long long>(wait, soon);
         for (const auto& time : {at_, cpu_at_}) {
             if (!time)
                 continue;
@@ -279,6 +281,10 @@ private:
     {
         for (const int number : orders.signals)
             send(number);
+        for (const PublishedPort& port : orders.added)
+            events_.port(port);
+        for (const PublishedPort& port : orders.removed)
+            events_.port_removed(port);
         if (orders.end && !killed_)
             end(Reason::killed);
     }

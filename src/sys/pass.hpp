@@ -4,34 +4,48 @@
 
 #include "sys/raw.hpp"
 
+#include <cerrno>
 #include <cstddef>
 #include <sys/socket.h>
 
 namespace nsbox::sys {
 
-/// Sends data with `Count` descriptors, which stay open here; the number of bytes or -errno. Never
+/// The most descriptors that one message of ours has.
+inline constexpr std::size_t most_passed = 4;
+
+/// Sends data with `count` descriptors, which stay open here; the number of bytes or -errno. Never
 /// raises SIGPIPE. `flags` as for sendmsg(2).
-template <std::size_t Count>
-long send_with_descriptors(int socket, const void* data, std::size_t size, const int (&fds)[Count],
-                           int flags = 0) noexcept
+inline long send_with_descriptors(int socket, const void* data, std::size_t size, const int* fds,
+                                  std::size_t count, int flags = 0) noexcept
 {
+    if (count > most_passed)
+        return -EINVAL;
     iovec part{const_cast<void*>(data), size};
-    alignas(cmsghdr) char control[CMSG_SPACE(sizeof fds)] = {};
+    alignas(cmsghdr) char control[CMSG_SPACE(most_passed * sizeof(int))] = {};
     msghdr header{};
     header.msg_iov = &part;
     header.msg_iovlen = 1;
-    header.msg_control = control;
-    header.msg_controllen = sizeof control;
-    cmsghdr* const attached = CMSG_FIRSTHDR(&header);
-    attached->cmsg_level = SOL_SOCKET;
-    attached->cmsg_type = SCM_RIGHTS;
-    attached->cmsg_len = CMSG_LEN(sizeof fds);
-    __builtin_memcpy(CMSG_DATA(attached), &fds, sizeof fds);
+    if (count > 0) {
+        header.msg_control = control;
+        header.msg_controllen = CMSG_SPACE(count * sizeof(int));
+        cmsghdr* const attached = CMSG_FIRSTHDR(&header);
+        attached->cmsg_level = SOL_SOCKET;
+        attached->cmsg_type = SCM_RIGHTS;
+        attached->cmsg_len = CMSG_LEN(count * sizeof(int));
+        __builtin_memcpy(CMSG_DATA(attached), fds, count * sizeof(int));
+    }
     long rc = 0;
     do {
         rc = raw::call(SYS_sendmsg, socket, &header, flags | MSG_NOSIGNAL);
     } while (rc == -EINTR);
     return rc;
+}
+
+template <std::size_t Count>
+long send_with_descriptors(int socket, const void* data, std::size_t size, const int (&fds)[Count],
+                           int flags = 0) noexcept
+{
+    return send_with_descriptors(socket, data, size, fds, Count, flags);
 }
 
 /// Receives data and at most `Count` descriptors, close-on-exec, which are the caller's then; those

@@ -279,3 +279,10 @@ def started(ctx, proc, marker="ready"):
             rest = proc.stderr.read()
         raise AssertionError(f"expected the line {marker!r}, got {line!r}; stderr {rest!r}")
     return proc
+
+
+def runtime(ctx, name="run"):
+    """A folder for the sockets of this case, which every nsbox that it starts uses."""
+    path = ctx.mkdir(name, 0o700)
+    os.environ["XDG_RUNTIME_DIR"] = path
+    return path + "/nsbox"

@@ -7,6 +7,7 @@ Nothing leaves the machine. Addresses are those of the documentation (RFC 5737, 
 """
 
 import ctypes
+import json
 import os
 import select
 import shutil
@@ -289,3 +290,80 @@ def udp(address, port, text=b"ping", seconds=3):
         return errno.errorcode.get(e.errno, type(e).__name__)
     return "ok" if got == text else "wrong"
 '''
+
+
+# -- services that are published -----------------------------------------------------------
+
+# Nothing of it outlives nsbox.
+ENDS = ("--unshare-pid", "--die-with-parent")
+
+# A service inside: it says when it listens, and ends when it is told to.
+SERVICE = CLIENT + r"""
+kind, address, port = sys.argv[1], sys.argv[2], int(sys.argv[3])
+s = socket.socket(family(address), socket.SOCK_STREAM if kind == "tcp" else socket.SOCK_DGRAM)
+s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+s.bind((address, port))
+def serve():
+    if kind == "udp":
+        while True:
+            data, peer = s.recvfrom(65536)
+            s.sendto(data, peer)
+    import selectors
+    ready = selectors.DefaultSelector()
+    ready.register(s, selectors.EVENT_READ)
+    while True:
+        for key, _ in ready.select():
+            if key.fileobj is s:
+                c, peer = s.accept()
+                ready.register(c, selectors.EVENT_READ, peer)
+                continue
+            data = key.fileobj.recv(65536)
+            if data:
+                key.fileobj.sendall(key.data[0].encode() if data == b"who" else data)
+            else:
+                ready.unregister(key.fileobj)
+                key.fileobj.close()
+if kind == "tcp":
+    s.listen(100)
+threading.Thread(target=serve, daemon=True).start()
+print("listens", flush=True)
+sys.stdin.readline()
+"""
+
+
+def service(world, publish, kind="tcp", address="0.0.0.0", port=8000, net="user", options=()):
+    proc = world.start(PYTHON, "-c", SERVICE, kind, address, str(port), net=net,
+                       options=(*ENDS, "-p", publish, *options), stdin=subprocess.PIPE)
+    line = proc.stdout.readline()
+    if line != b"listens\n":
+        raise AssertionError(f"the service: {line!r} {proc.stderr.read()!r}")
+    return proc
+
+
+def stop(ctx, proc):
+    proc.stdin.close()
+    ctx.eq(proc.wait(30), 0, "the status of the service")
+
+
+def connects(address, port):
+    """What a client outside meets: the first word of an echo, or why there is none."""
+    sock = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
+    sock.settimeout(20)
+    with sock:
+        try:
+            sock.connect((address, port))
+            sock.sendall(b"ping")
+            return sock.recv(100).decode() or "end"
+        except ConnectionRefusedError:
+            return "refused"
+        except ConnectionResetError:
+            return "reset"
+
+
+def answers(ctx, address, port):
+    """A service is seen within 50 ms of its beginning, on an idle machine."""
+    ctx.until(lambda: connects(address, port) == "ping", 20, f"an answer of {address} {port}")
+
+
+def events_of(text):
+    return [json.loads(line) for line in text.splitlines()]

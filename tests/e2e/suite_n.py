@@ -4,7 +4,6 @@ Reported bugs of group N by their names. Every refusal stands beside the same ac
 allowed.
 """
 
-import json
 import os
 import signal
 import socket
@@ -14,11 +13,9 @@ import threading
 import harness
 import netkit
 from harness import case
-from netkit import (DNS4, DNS6, ECHO, FAR4, FAR6, GATEWAY4, GATEWAY6, GUEST4, GUEST6, HOST4, HOST6,
-                    PEER4, World)
+from netkit import (DNS4, DNS6, ENDS, FAR4, FAR6, GATEWAY4, GATEWAY6, GUEST4, GUEST6, HOST4,
+                    HOST6, PEER4, SERVICE, World, answers, connects, events_of, service, stop)
 
-# Nothing of it outlives nsbox.
-ENDS = ("--unshare-pid", "--die-with-parent")
 REFUSED = ("EHOSTUNREACH", "EACCES")  # ICMP and ICMPv6: prohibited.
 
 
@@ -29,10 +26,6 @@ def links(ctx):
 
 def words(ctx, result):
     return ctx.ok(result).out.split()
-
-
-def events_of(text):
-    return [json.loads(line) for line in text.splitlines()]
 
 
 def helpers_below(pid):
@@ -532,74 +525,6 @@ def name_files(ctx):
 
 # -- published ports -----------------------------------------------------------------------------
 
-# A service inside: it says when it listens, and ends when it is told to.
-SERVICE = netkit.CLIENT + r"""
-kind, address, port = sys.argv[1], sys.argv[2], int(sys.argv[3])
-s = socket.socket(family(address), socket.SOCK_STREAM if kind == "tcp" else socket.SOCK_DGRAM)
-s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-s.bind((address, port))
-def serve():
-    if kind == "udp":
-        while True:
-            data, peer = s.recvfrom(65536)
-            s.sendto(data, peer)
-    import selectors
-    ready = selectors.DefaultSelector()
-    ready.register(s, selectors.EVENT_READ)
-    while True:
-        for key, _ in ready.select():
-            if key.fileobj is s:
-                c, peer = s.accept()
-                ready.register(c, selectors.EVENT_READ, peer)
-                continue
-            data = key.fileobj.recv(65536)
-            if data:
-                key.fileobj.sendall(key.data[0].encode() if data == b"who" else data)
-            else:
-                ready.unregister(key.fileobj)
-                key.fileobj.close()
-if kind == "tcp":
-    s.listen(100)
-threading.Thread(target=serve, daemon=True).start()
-print("listens", flush=True)
-sys.stdin.readline()
-"""
-
-
-def service(world, publish, kind="tcp", address="0.0.0.0", port=8000, net="user", options=()):
-    proc = world.start(netkit.PYTHON, "-c", SERVICE, kind, address, str(port), net=net,
-                       options=(*ENDS, "-p", publish, *options), stdin=subprocess.PIPE)
-    line = proc.stdout.readline()
-    if line != b"listens\n":
-        raise AssertionError(f"the service: {line!r} {proc.stderr.read()!r}")
-    return proc
-
-
-def stop(ctx, proc):
-    proc.stdin.close()
-    ctx.eq(proc.wait(30), 0, "the status of the service")
-
-
-def connects(address, port):
-    """What a client outside meets: the first word of an echo, or why there is none."""
-    sock = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
-    sock.settimeout(20)
-    with sock:
-        try:
-            sock.connect((address, port))
-            sock.sendall(b"ping")
-            return sock.recv(100).decode() or "end"
-        except ConnectionRefusedError:
-            return "refused"
-        except ConnectionResetError:
-            return "reset"
-
-
-def answers(ctx, address, port):
-    """A service is seen within 50 ms of its beginning, on an idle machine."""
-    ctx.until(lambda: connects(address, port) == "ping", 20, f"an answer of {address} {port}")
-
-
 @case("N-publish", "a published port leads to a service inside, by IPv4 and IPv6 of the loopback",
       timeout=120)
 def publish(ctx):
@@ -702,7 +627,7 @@ def chosen_port(ctx):
     os.close(write)
     proc.stdout.readline()
     line = proc.stderr.readline().decode()
-    port = int(line.split(" leads to port 8000/tcp")[0].rsplit(":", 1)[1])
+    port = int(line.split("/tcp leads to port 8000")[0].rsplit(":", 1)[1])
     answers(ctx, "127.0.0.1", port)
     stop(ctx, proc)
     text = b""
@@ -743,7 +668,7 @@ def publish_errors(ctx):
     for text in ("80", "x:80", "80:x", "80:0", "80:80/sctp", "::1:80:80", "70000:80", ""):
         ctx.fails(world.sandbox("true", options=("-p", text)), rc=1, err="--publish takes")
     ctx.fails(ctx.run(ctx.nsbox, "-p", "80:80", *netkit.SYSTEM, "true"), rc=1,
-              err="--publish requires --net user")
+              err="--publish and --host-socket require --net user")
 
 
 @case("N-forward-load", "hundreds of connections at once through a published port, byte for byte",

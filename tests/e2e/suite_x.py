@@ -19,7 +19,7 @@ import time
 
 import bpf
 from b_util import alive, as_user, at_end, read_until, wait
-from casekit import probe
+from casekit import probe, runtime
 from harness import case, descendants
 from ptykit import INTERRUPT, Terminal, state_of
 
@@ -61,13 +61,6 @@ ROOT_SHAPES = {
 
 def shapes(ctx):
     return {**SHAPES, **(ROOT_SHAPES if ctx.root else {})}
-
-
-def runtime(ctx, name="run"):
-    """A folder for the sockets of this case, which every nsbox that it starts uses."""
-    path = ctx.mkdir(name, 0o700)
-    os.environ["XDG_RUNTIME_DIR"] = path
-    return path + "/nsbox"
 
 
 def sockets(folder):

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "net/user/address.hpp"
+#include "net/user/forward_kind.hpp"
 #include "net/user/inside.hpp"
 #include "net/user/listening.hpp"
 #include "net/user/stream_relay.hpp"
@@ -19,14 +20,6 @@
 
 namespace nsbox::net::user {
 
-/// What a forward carries, and which way.
-enum class ForwardKind {
-    tcp,            ///< A TCP port of the host -> a TCP port inside.
-    udp,            ///< A UDP port of the host -> a UDP port inside.
-    unix_to_tcp,    ///< A unix socket of the host -> a TCP port inside.
-    inside_to_unix  ///< A TCP port inside -> a unix socket of the host.
-};
-
 /// A forward that is wanted.
 struct Forward {
     ForwardKind kind = ForwardKind::tcp;
@@ -34,8 +27,8 @@ struct Forward {
     /// are best bound to a number: a port that the kernel chose is given up whenever the socket
     /// stops listening, and has to be taken again. None for inside_to_unix.
     std::vector<sys::Fd> outside;
-    SocketAddress inside;  ///< Where to connect to; for inside_to_unix, where to listen.
-    unsigned number = 0;   ///< Of the unix socket, for the UnixConnector.
+    SocketAddress inside;      ///< Where to connect to; for inside_to_unix, where to listen.
+    std::uint64_t number = 0;  ///< Of the unix socket, for the UnixConnector.
 };
 
 /// Times and bounds; tests have shorter ones.
@@ -92,7 +85,7 @@ private:
         sys::Fd socket;
         SocketAddress bound;  ///< Of the host's socket.
         SocketAddress inside;
-        unsigned number = 0;
+        std::uint64_t number = 0;
         sys::Fd waiting;       ///< Was accepted when there was no descriptor for the other side.
         bool has_port = true;  ///< Nobody has taken it while the socket did not listen.
         bool listens = false;

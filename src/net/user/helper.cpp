@@ -17,6 +17,7 @@
 #include <array>
 #include <csignal>
 #include <linux/prctl.h>
+#include <map>
 #include <optional>
 #include <poll.h>
 #include <sys/socket.h>
@@ -37,7 +38,8 @@ constexpr int frames_a_turn = 64;
 
 struct Received {
     std::string bytes;
-    Fd descriptor;
+    std::array<Fd, sys::most_passed> descriptors;
+    std::size_t count = 0;  ///< Of the descriptors.
 
     bool is(Order order) const
     {
@@ -47,12 +49,36 @@ struct Received {
     }
 };
 
-/// For forwards none of which is about a unix socket: nobody asks.
-class NoUnixSockets final : public UnixConnector {
+/// Asks the supervisor, which may have gone, or have more to do than it can.
+class AskSupervisor final : public UnixConnector {
 public:
-    void connect(unsigned, std::uint64_t) override {}
-    bool renew(unsigned, std::uint64_t) override { return false; }
+    void connect(std::uint64_t number, std::uint64_t token) override
+    {
+        if (!ask(Answer::connect, number, token))
+            forwards->connected(token, Fd{-ECONNREFUSED});
+    }
+    bool renew(std::uint64_t number, std::uint64_t token) override
+    {
+        return ask(Answer::renew, number, token);
+    }
+
+    Forwards* forwards = nullptr;
+
+private:
+    static bool ask(Answer what, std::uint64_t number, std::uint64_t token)
+    {
+        const std::string out = encode_pair(what, number, token);
+        return ::send(helper_channel, out.data(), out.size(), MSG_NOSIGNAL | MSG_DONTWAIT) >= 0;
+    }
 };
+
+/// Tells how an order has ended, on the descriptor that came for that.
+void report(const Fd& descriptor, const Result<>& outcome)
+{
+    std::string out;
+    pack(out, outcome ? std::string{} : outcome.error().message());
+    ::send(descriptor.get(), out.data(), out.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+}
 
 class Helper {
 public:
@@ -69,7 +95,8 @@ public:
         dns_.emplace(TRY(DnsForwarder::create(config_.link.mtu)));
         dns_->set_servers(config_.servers);
         relay_ = TRY(StreamRelay::create());
-        forwards_ = TRY(Forwards::create(*relay_, *insider_, no_unix_sockets_));
+        forwards_ = TRY(Forwards::create(*relay_, *insider_, supervisor_));
+        supervisor_.forwards = forwards_.get();
         take_rules();
         // The last thing that needs files: what it reads is needed when the first frame comes.
         stack_ =
@@ -126,10 +153,12 @@ private:
     {
         Received received;
         received.bytes.resize(largest_order);
-        int fds[1];
+        int fds[sys::most_passed];
         const long got = sys::receive_with_descriptors(helper_channel, received.bytes.data(),
                                                        received.bytes.size(), fds);
-        received.descriptor = Fd{fds[0]};
+        for (const int fd : fds)
+            if (fd >= 0)
+                received.descriptors[received.count++] = Fd{fd};
         if (got <= 0)
             return std::nullopt;
         received.bytes.resize(static_cast<std::size_t>(got));
@@ -183,45 +212,81 @@ private:
         std::optional<Received> order = hear();
         if (!order) {
             channel_ended_ = true;
-        } else if (order->is(Order::attach) && order->descriptor && !is_building_) {
-            TRY(insider_->build(order->descriptor, config_.link));
+            return {};
+        }
+        Fd& first = order->descriptors[0];
+        if (order->is(Order::attach) && first && !is_building_) {
+            TRY(insider_->build(first, config_.link));
             is_building_ = true;
-        } else if (order->is(Order::follow) && order->descriptor) {
-            sandbox_ = std::move(order->descriptor);
-        } else if (ForwardOrder forward; decode_forward(order->bytes, forward)) {
-            TRY(add_forward({forward, std::move(order->descriptor)}));
+        } else if (order->is(Order::follow) && first) {
+            sandbox_ = std::move(first);
         } else if (std::vector<SocketAddress> servers; decode_servers(order->bytes, servers)) {
             dns_->set_servers(std::move(servers));
+        } else {
+            return obey_about_forwards(*order);
         }
         return {};
     }
 
-    struct Wanted {
-        ForwardOrder order;
-        Fd outside;
-    };
-
-    /// Sockets inside can be had when the process inside is done with the link.
-    Result<> add_forward(Wanted wanted)
+    Result<> obey_about_forwards(Received& order)
     {
-        if (!link_.frames) {
-            wanted_.push_back(std::move(wanted));
-            return {};
+        std::uint64_t number = 0;
+        std::uint64_t error = 0;
+        Fd& first = order.descriptors[0];
+        if (ForwardOrder forward; decode_forward(order.bytes, forward)) {
+            // Sockets inside can be had when the process inside is done with the link.
+            if (link_.frames)
+                return add_forward(forward, order);
+            waiting_.push_back(std::move(order));
+        } else if (decode_pair(order.bytes, Order::unforward, number, error)) {
+            report(first, remove_forward(number));
+        } else if (decode_pair(order.bytes, Order::connected, number, error)) {
+            forwards_->connected(number, error == 0 ? std::move(first) : refused(error));
+        } else if (decode_pair(order.bytes, Order::renewed, number, error)) {
+            forwards_->renewed(number, error == 0 ? std::move(first) : refused(error));
         }
-        Forward forward;
-        forward.kind = wanted.order.udp ? ForwardKind::udp : ForwardKind::tcp;
-        forward.inside = wanted.order.inside;
-        forward.outside.push_back(std::move(wanted.outside));
-        TRY(forwards_->add(std::move(forward)));
         return {};
+    }
+
+    static Fd refused(std::uint64_t error) { return Fd{-static_cast<int>(error)}; }
+
+    /// One that cannot be is the end of a start, and a mere answer later on.
+    Result<> add_forward(const ForwardOrder& wish, Received& order)
+    {
+        Forward forward;
+        forward.kind = wish.kind;
+        forward.inside = wish.inside;
+        forward.number = wish.number;
+        const std::size_t sockets = order.count - (wish.is_awaited && order.count > 0 ? 1 : 0);
+        for (std::size_t i = 0; i < sockets; ++i)
+            forward.outside.push_back(std::move(order.descriptors[i]));
+        Result<Forwards::Id> added = forwards_->add(std::move(forward));
+        if (added)
+            numbers_[wish.number] = *added;
+        Result<> outcome =
+            added ? Result<>{} : Result<>{tl::make_unexpected(std::move(added.error()))};
+        if (!wish.is_awaited)
+            return outcome;
+        report(order.descriptors[sockets], outcome);
+        return {};
+    }
+
+    Result<> remove_forward(std::uint64_t number)
+    {
+        const auto found = numbers_.find(number);
+        if (found == numbers_.end())
+            return fail("Can't remove the forward", ENOENT, std::to_string(number));
+        const Forwards::Id id = found->second;
+        numbers_.erase(found);
+        return forwards_->remove(id);
     }
 
     Result<> take_link()
     {
         is_building_ = false;
         link_ = TRY(insider_->finish());
-        for (Wanted& wanted : std::exchange(wanted_, {}))
-            TRY(add_forward(std::move(wanted)));
+        for (Received& order : std::exchange(waiting_, {}))
+            TRY(obey_about_forwards(order));
         std::string out;
         pack(out, static_cast<std::uint64_t>(Answer::ready));
         pack(out, static_cast<std::uint64_t>(link_.kind));
@@ -286,10 +351,11 @@ private:
     std::unique_ptr<Insider> insider_;
     std::optional<HostAddresses> addresses_;
     std::optional<DnsForwarder> dns_;
-    NoUnixSockets no_unix_sockets_;
+    AskSupervisor supervisor_;
     std::unique_ptr<StreamRelay> relay_;
     std::unique_ptr<Forwards> forwards_;
-    std::vector<Wanted> wanted_;
+    std::vector<Received> waiting_;  ///< Forwards that came before the link.
+    std::map<std::uint64_t, Forwards::Id> numbers_;
     std::unique_ptr<Stack> stack_;
     Link link_;
     Fd sandbox_;

@@ -25,13 +25,13 @@ public:
     /// Asks for a stream connection to the host's unix socket that was registered under `number`.
     /// The answer comes later, exactly once, by Forwards::connected(token, ...), and may come
     /// before this function returns.
-    virtual void connect(unsigned number, std::uint64_t token) = 0;
+    virtual void connect(std::uint64_t number, std::uint64_t token) = 0;
 
     /// A unix socket that has listened cannot stop and listen again, unlike one of TCP. Asks for a
     /// new one, bound and not listening, in the place of the forward's (a new name that is renamed
     /// over the old one leaves no gap). It comes by Forwards::renewed(token, ...), not before this
     /// function returns. False: there will be none, and the old one is to go on listening.
-    virtual bool renew(unsigned number, std::uint64_t token) = 0;
+    virtual bool renew(std::uint64_t number, std::uint64_t token) = 0;
 };
 
 }  // namespace nsbox::net::user

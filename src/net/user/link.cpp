@@ -153,6 +153,16 @@ Result<> send_finished_frames()
     return {};
 }
 
+/// Whoever is in the sandbox may bind any port there: nobody else has it. Where it cannot be said, it
+/// stays as it is everywhere.
+void open_low_ports()
+{
+    const Fd file{raw::openat(AT_FDCWD, "/proc/sys/net/ipv4/ip_unprivileged_port_start",
+                              O_WRONLY | O_CLOEXEC)};
+    if (file)
+        raw::write(file.get(), "0", 1);
+}
+
 /// Addresses and routes of the sandbox's end. Whether it has IPv6.
 Result<bool> configure_inside(const LinkWish& wish)
 {
@@ -160,6 +170,7 @@ Result<bool> configure_inside(const LinkWish& wish)
     const unsigned index = ::if_nametoindex(inside_name);
     if (index == 0)
         return fail(failed, errno, inside_name);
+    open_low_ports();
     const GuestNetwork guest;
     TRY(add_address(socket.get(), index, guest.guest4, guest_prefix4));
     TRY(bring_up(socket.get(), inside_name, wish.mtu, true));

@@ -1,7 +1,5 @@
 #include "net/user/protocol.hpp"
 
-#include "sys/packing.hpp"
-
 #include <cstring>
 
 namespace nsbox::net::user {
@@ -74,7 +72,9 @@ std::string encode_forward(const ForwardOrder& forward)
 {
     std::string out;
     pack(out, static_cast<std::uint64_t>(Order::forward));
-    pack(out, std::uint64_t{forward.udp});
+    pack(out, forward.number);
+    pack(out, static_cast<std::uint64_t>(forward.kind));
+    pack(out, std::uint64_t{forward.is_awaited});
     pack(out, &forward.inside.storage, forward.inside.size);
     return out;
 }
@@ -84,7 +84,9 @@ bool decode_forward(const std::string& bytes, ForwardOrder& forward)
     Unpacker from{bytes};
     if (from.number() != static_cast<std::uint64_t>(Order::forward))
         return false;
-    forward.udp = from.number() != 0;
+    forward.number = from.number();
+    forward.kind = static_cast<ForwardKind>(from.number());
+    forward.is_awaited = from.number() != 0;
     forward.inside = unpack_address(from);
     return from.is_done();
 }

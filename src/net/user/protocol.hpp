@@ -1,7 +1,9 @@
 #pragma once
 
 #include "net/user/dns.hpp"
+#include "net/user/forward_kind.hpp"
 #include "net/user/link.hpp"
+#include "sys/packing.hpp"
 
 #include <cstdint>
 #include <string>
@@ -20,12 +22,18 @@ enum class Order : std::uint64_t {
     attach,     ///< The sandbox's network namespace comes along: begin.
     follow,     ///< A pidfd of the sandbox comes along: its end is the helper's.
     servers,    ///< The host's name servers have changed.
-    forward,    ///< A ForwardOrder; the bound socket of the host comes along.
+    forward,    ///< A ForwardOrder, with its descriptors.
+    unforward,  ///< The number of a forward that is to go; the end of a pair for the outcome.
+    connected,  ///< The answer to `connect`: its token, 0 or an errno; the socket.
+    renewed,    ///< The answer to `renew`, in the same way.
 };
 
 enum class Answer : std::uint64_t {
     ready,   ///< Frames are served. The link's kind, and whether it has IPv6.
     failed,  ///< The helper ends. Why, as one line.
+    // See UnixConnector: the number of a forward, and a token.
+    connect,
+    renew,
 };
 
 struct PortRange {
@@ -33,10 +41,13 @@ struct PortRange {
     std::uint16_t last = 0;
 };
 
-/// One socket of a port forward.
+/// A port forward. Its descriptors: the bound sockets of the host, then, if that is wanted, the end of
+/// a pair on which the outcome is told: as one line, empty where all is well.
 struct ForwardOrder {
-    bool udp = false;
+    std::uint64_t number = 0;
+    ForwardKind kind = ForwardKind::tcp;
     SocketAddress inside;
+    bool is_awaited = false;
 };
 
 struct HelperConfig {
@@ -52,6 +63,26 @@ bool decode(const std::string& bytes, HelperConfig& config);
 
 std::string encode_forward(const ForwardOrder& forward);
 bool decode_forward(const std::string& bytes, ForwardOrder& forward);
+
+/// A message of two numbers.
+template <class What>
+std::string encode_pair(What what, std::uint64_t first, std::uint64_t second)
+{
+    std::string out;
+    sys::pack(out, static_cast<std::uint64_t>(what));
+    sys::pack(out, first);
+    sys::pack(out, second);
+    return out;
+}
+template <class What>
+bool decode_pair(const std::string& bytes, What what, std::uint64_t& first, std::uint64_t& second)
+{
+    sys::Unpacker from{bytes};
+    const bool is_it = from.number() == static_cast<std::uint64_t>(what);
+    first = from.number();
+    second = from.number();
+    return is_it && from.is_done();
+}
 
 std::string encode_servers(const std::vector<SocketAddress>& servers);
 bool decode_servers(const std::string& bytes, std::vector<SocketAddress>& servers);

@@ -430,7 +430,12 @@ int keep_from_command(const PacketHeader* packet)
     pollfd fd{packet->supervisor, POLLIN, 0};
     while (raw::poll(&fd, 1, nullptr) == -EINTR) {
     }
-    raw::unlinkat(packet->registry, reinterpret_cast<const char*>(packet) + packet->socket, 0);
+    const char* const name = reinterpret_cast<const char*>(packet) + packet->socket;
+    struct ::stat status;
+    // Somebody may have put something else there.
+    if (raw::fstatat(packet->registry, name, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
+        (status.st_mode & S_IFMT) == S_IFSOCK)
+        raw::unlinkat(packet->registry, name, 0);
     raw::exit_group(0);
 }
 

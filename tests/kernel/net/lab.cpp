@@ -133,7 +133,7 @@ sys::Fd Lab::make(int family, int type, int protocol)
     return socket;
 }
 
-void PathConnector::connect(unsigned number, std::uint64_t token)
+void PathConnector::connect(std::uint64_t number, std::uint64_t token)
 {
     if (answers)
         forwards->connected(token, connected_to(unix_address(paths.at(number))));
@@ -141,7 +141,7 @@ void PathConnector::connect(unsigned number, std::uint64_t token)
         unanswered.push_back(token);
 }
 
-bool PathConnector::renew(unsigned number, std::uint64_t token)
+bool PathConnector::renew(std::uint64_t number, std::uint64_t token)
 {
     if (can_renew)
         to_renew.emplace_back(number, token);

@@ -38,8 +38,8 @@ private:
 /// Connects by path, at once or when told to.
 class PathConnector : public net::user::UnixConnector {
 public:
-    void connect(unsigned number, std::uint64_t token) override;
-    bool renew(unsigned number, std::uint64_t token) override;
+    void connect(std::uint64_t number, std::uint64_t token) override;
+    bool renew(std::uint64_t number, std::uint64_t token) override;
 
     net::user::Forwards* forwards = nullptr;
     std::vector<std::string> paths;  ///< By number.

@@ -64,13 +64,27 @@ TEST_CASE("a list of servers is no configuration")
 
 TEST_CASE("a forward comes back as it was")
 {
-    const std::string bytes = encode_forward({true, some_server(9)});
+    const std::string bytes = encode_forward({7, ForwardKind::unix_to_tcp, some_server(9), true});
     ForwardOrder forward;
     REQUIRE(decode_forward(bytes, forward));
-    CHECK(forward.udp);
+    CHECK(forward.number == 7);
+    CHECK(forward.kind == ForwardKind::unix_to_tcp);
+    CHECK(forward.is_awaited);
     CHECK(forward.inside.size == sizeof(sockaddr_in));
     HelperConfig config;
     CHECK_FALSE(decode(bytes, config));
     for (std::size_t size = 0; size < bytes.size(); ++size)
         CHECK_FALSE(decode_forward(bytes.substr(0, size), forward));
+}
+
+TEST_CASE("a message of two numbers is told from others, and from half a one")
+{
+    const std::string bytes = encode_pair(Order::connected, 3, 111);
+    std::uint64_t first = 0;
+    std::uint64_t second = 0;
+    REQUIRE(decode_pair(bytes, Order::connected, first, second));
+    CHECK(first == 3);
+    CHECK(second == 111);
+    CHECK_FALSE(decode_pair(bytes, Order::renewed, first, second));
+    CHECK_FALSE(decode_pair(bytes.substr(0, 16), Order::connected, first, second));
 }

@@ -8,7 +8,9 @@ using nsbox::Ports;
 using nsbox::PublishedPort;
 using nsbox::UserNetwork;
 using nsbox::tool::NetworkChoice;
+using nsbox::tool::parse_host_socket;
 using nsbox::tool::parse_network;
+using nsbox::tool::parse_place;
 using nsbox::tool::parse_ports;
 using nsbox::tool::parse_published;
 using nsbox::tool::say_port;
@@ -68,24 +70,24 @@ TEST_CASE("ports and ranges of them")
 
 TEST_CASE("a published port, with the host's address or without")
 {
-    using Protocol = PublishedPort::Protocol;
+    using Kind = PublishedPort::Kind;
     struct Row {
         const char* text;
         const char* address;
         unsigned outside;
         unsigned inside;
         bool to_loopback;
-        Protocol protocol;
+        Kind kind;
         const char* said;
     };
     const Row rows[] = {
-        {"8080:80", "", 8080, 80, false, Protocol::tcp, "localhost:8080 leads to port 80/tcp"},
-        {"0:53/udp", "", 0, 53, false, Protocol::udp, "localhost:0 leads to port 53/udp"},
-        {"0.0.0.0:8080:80/tcp", "0.0.0.0", 8080, 80, false, Protocol::tcp,
-         "0.0.0.0:8080 leads to port 80/tcp"},
-        {"[::1]:1:2", "::1", 1, 2, false, Protocol::tcp, "[::1]:1 leads to port 2/tcp"},
-        {"1:localhost:2", "", 1, 2, true, Protocol::tcp, "localhost:1 leads to port 2/tcp"},
-        {"[::]:1:localhost:2/udp", "::", 1, 2, true, Protocol::udp, "[::]:1 leads to port 2/udp"},
+        {"8080:80", "", 8080, 80, false, Kind::tcp, "localhost:8080/tcp leads to port 80"},
+        {"0:53/udp", "", 0, 53, false, Kind::udp, "localhost:0/udp leads to port 53"},
+        {"0.0.0.0:8080:80/tcp", "0.0.0.0", 8080, 80, false, Kind::tcp,
+         "0.0.0.0:8080/tcp leads to port 80"},
+        {"[::1]:1:2", "::1", 1, 2, false, Kind::tcp, "[::1]:1/tcp leads to port 2"},
+        {"1:localhost:2", "", 1, 2, true, Kind::tcp, "localhost:1/tcp leads to port 2"},
+        {"[::]:1:localhost:2/udp", "::", 1, 2, true, Kind::udp, "[::]:1/udp leads to port 2"},
     };
     for (const Row& row : rows) {
         PublishedPort port;
@@ -95,13 +97,64 @@ TEST_CASE("a published port, with the host's address or without")
         CHECK(port.outside == row.outside);
         CHECK(port.inside == row.inside);
         CHECK(port.to_loopback == row.to_loopback);
-        CHECK(port.protocol == row.protocol);
+        CHECK(port.kind == row.kind);
         CHECK(say_port(port) == row.said);
     }
-    for (const char* text : {"", "80", ":", "80:", ":80", "a:80", "80:0", "80:65536", "80:80/x",
-                             "::1:80:80", "80:80/", "localhost:80", "-1:80"}) {
+    for (const char* text :
+         {"", "unix:", "unix::80", "unix:/x", "unix:/x:0", "80", ":", "80:", ":80", "a:80", "80:0",
+          "80:65536", "80:80/x", "::1:80:80", "80:80/", "localhost:80", "-1:80"}) {
         PublishedPort port;
         INFO(text);
         CHECK(parse_published(text, port));
+    }
+}
+
+TEST_CASE("unix sockets of the host, either way")
+{
+    using Kind = PublishedPort::Kind;
+    PublishedPort port;
+    REQUIRE_FALSE(parse_published("unix:/run/a:b/c:80", port));
+    CHECK(port.kind == Kind::unix_socket);
+    CHECK(port.path == "/run/a:b/c");
+    CHECK(port.inside == 80);
+    CHECK_FALSE(port.to_loopback);
+    CHECK(say_port(port) == "unix:/run/a:b/c leads to port 80");
+    REQUIRE_FALSE(parse_published("unix:c:localhost:80", port));
+    CHECK(port.path == "c");
+    CHECK(port.to_loopback);
+    for (const char* text : {"/run/x:80", "unix:/run/x:80"}) {
+        REQUIRE_FALSE(parse_host_socket(text, port));
+        CHECK(port.kind == Kind::host_socket);
+        CHECK(port.path == "/run/x");
+        CHECK(port.inside == 80);
+        CHECK(say_port(port) == "port 80 leads to unix:/run/x");
+    }
+    for (const char* text :
+         {"", "80", ":80", "unix::80", "/run/x", "/run/x:", "/run/x:0", "/x:70000"}) {
+        INFO(text);
+        CHECK(parse_host_socket(text, port));
+    }
+}
+
+TEST_CASE("a port is found again by its place on the host")
+{
+    struct Row {
+        const char* text;
+        const char* said;
+    };
+    for (const Row& row :
+         {Row{"8080", "localhost:8080/tcp"}, Row{"8080:80", "localhost:8080/tcp"},
+          Row{"8080/udp", "localhost:8080/udp"}, Row{"[::1]:8080", "[::1]:8080/tcp"},
+          Row{"0.0.0.0:8080/tcp", "0.0.0.0:8080/tcp"}, Row{"unix:/x", "unix:/x"},
+          Row{"unix:/x:80", "unix:/x"}}) {
+        INFO(row.text);
+        PublishedPort port;
+        REQUIRE_FALSE(parse_place(row.text, port));
+        CHECK(place_of(port) == row.said);
+    }
+    for (const char* text : {"", "x", "unix:", "80/x", "::1:80"}) {
+        INFO(text);
+        PublishedPort port;
+        CHECK(parse_place(text, port));
     }
 }
