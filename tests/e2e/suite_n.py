@@ -14,14 +14,10 @@ import harness
 import netkit
 from harness import case
 from netkit import (DNS4, DNS6, ENDS, FAR4, FAR6, GATEWAY4, GATEWAY6, GUEST4, GUEST6, HOST4,
-                    HOST6, PEER4, SERVICE, World, answers, connects, events_of, service, stop)
+                    HOST6, PEER4, SERVICE, World, answers, connects, events_of, links, reap_adopted,
+                    service, stop)
 
 REFUSED = ("EHOSTUNREACH", "EACCES")  # ICMP and ICMPv6: prohibited.
-
-
-def links(ctx):
-    """Every way to connect a sandbox that this user has: a tap is for root."""
-    return ("veth", "tap") if ctx.root and os.path.exists("/dev/net/tun") else ("veth",)
 
 
 def words(ctx, result):
@@ -435,15 +431,6 @@ def all_gone(ctx):
             return not any(os.path.exists(f"/proc/{pid}") for pid in below)
 
         ctx.until(gone, 10, f"turn {turn}: the end of everything")
-
-
-def reap_adopted():
-    while True:
-        try:
-            if os.waitpid(-1, os.WNOHANG)[0] == 0:
-                return
-        except ChildProcessError:
-            return
 
 
 @case("N-many", "many sandboxes with networks at once, each with the same addresses", timeout=300)

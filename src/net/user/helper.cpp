@@ -17,6 +17,7 @@
 #include <array>
 #include <csignal>
 #include <linux/prctl.h>
+#include <malloc.h>
 #include <map>
 #include <optional>
 #include <poll.h>
@@ -377,6 +378,9 @@ void tell(const Error& error)
 
 int run_helper()
 {
+    // libslirp's buffers, 256 KiB a connection, are given back when it ends, and cost no more than what
+    // was in them.
+    ::mallopt(M_MMAP_THRESHOLD, 64 * 1024);
     ::signal(SIGPIPE, SIG_IGN);  // libslirp writes to sockets whose peers have gone.
     const auto helper = std::make_unique<Helper>();
     const Result<bool> begun = helper->begin();

@@ -274,6 +274,21 @@ std::vector<std::uint8_t> udp_answer(Bytes frame, const Packet& packet, Bytes pa
     return std::move(answer.bytes);
 }
 
+std::vector<std::uint8_t> tcp_reset(Bytes frame, const Packet& packet, std::uint32_t sequence)
+{
+    constexpr std::size_t tcp_header = 20;
+    Answer answer = answer_to(frame, packet, protocol_tcp, tcp_header);
+    const std::span<std::uint8_t> tcp = answer.rest();
+    write16(tcp, 0, packet.destination_port);
+    write16(tcp, 2, packet.source_port);
+    write16(tcp, 4, sequence >> 16);
+    write16(tcp, 6, sequence & 0xffff);
+    tcp[12] = tcp_header / 4 << 4;
+    tcp[13] = 4;  // RST.
+    write16(tcp, 16, transport_checksum(packet, protocol_tcp, tcp));
+    return std::move(answer.bytes);
+}
+
 void finish_ipv4(std::span<std::uint8_t> frame)
 {
     const std::span<std::uint8_t> ip = frame.subspan(ethernet_size);

@@ -61,6 +61,9 @@ std::vector<std::uint8_t> refusal(Bytes frame, const Packet& packet);
 /// A frame with a UDP datagram that answers the one in `frame`.
 std::vector<std::uint8_t> udp_answer(Bytes frame, const Packet& packet, Bytes payload);
 
+/// A frame with a TCP segment that answers the one in `frame`: a reset with this sequence number.
+std::vector<std::uint8_t> tcp_reset(Bytes frame, const Packet& packet, std::uint32_t sequence);
+
 /// Makes an IPv4 packet in a frame one whole: its length that of the frame, no part of another, and
 /// the header's checksum right. The header has no options.
 void finish_ipv4(std::span<std::uint8_t> frame);

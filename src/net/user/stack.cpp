@@ -4,9 +4,12 @@
 
 #include <arpa/inet.h>
 #include <cerrno>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <netinet/in.h>
+#include <set>
 #include <slirp/libslirp.h>
 
 namespace nsbox::net::user {
@@ -21,6 +24,11 @@ std::int64_t now_ns()
 }
 
 constexpr std::int64_t ns_per_ms = 1000000;
+
+/// GLib's memory is malloc's.
+struct Free {
+    void operator()(char* text) const noexcept { std::free(text); }
+};
 
 in_addr to_in(const Address& address)
 {
@@ -45,6 +53,26 @@ bool is_router_advertisement(Bytes frame)
            frame[packet.transport] == router_advertisement;
 }
 
+/// Those that libslirp has something to write of, or that have not come to their end. What it says of
+/// IPv6 addresses is wrong; ports are right for both families.
+std::set<Closing::Ports> busy_connections(Slirp* slirp)
+{
+    const std::unique_ptr<char, Free> text{::slirp_connection_info(slirp)};
+    std::set<Closing::Ports> busy;
+    for (const char* line = text.get(); line != nullptr; line = std::strchr(line, '\n')) {
+        line += *line == '\n' ? 1 : 0;
+        char state[24];
+        unsigned inside = 0;
+        unsigned outside = 0;
+        unsigned to_write = 0;
+        if (std::sscanf(line, " TCP[%23[^]]] %*d %*s %u %*s %u %u", state, &inside, &outside,
+                        &to_write) == 4 &&
+            (to_write > 0 || std::strcmp(state, "TIME_WAIT") != 0))
+            busy.emplace(static_cast<std::uint16_t>(inside), static_cast<std::uint16_t>(outside));
+    }
+    return busy;
+}
+
 }  // namespace
 
 struct Stack::Callbacks {
@@ -54,7 +82,7 @@ struct Stack::Callbacks {
     {
         const Bytes frame{static_cast<const std::uint8_t*>(data), size};
         if (!is_router_advertisement(frame))
-            of(opaque).send_(frame);
+            of(opaque).send(frame);
         return static_cast<ssize_t>(size);
     }
     static void guest_error(const char*, void*) {}
@@ -164,12 +192,15 @@ int Stack::add_to(std::vector<pollfd>& fds)
     ::slirp_pollfds_fill(slirp_, &timeout, Callbacks::add_poll, this);
     filling_ = nullptr;
     std::int64_t wait = timeout == ~0U ? -1 : timeout;
-    for (const Timer& timer : timers_) {
-        if (timer.at < 0)
-            continue;
-        const std::int64_t left = std::max<std::int64_t>(0, timer.at - now_ns() / ns_per_ms);
+    const auto until = [&](std::int64_t left) {
+        left = std::max<std::int64_t>(0, left);
         wait = wait < 0 ? left : std::min(wait, left);
-    }
+    };
+    for (const Timer& timer : timers_)
+        if (timer.at >= 0)
+            until(timer.at - now_ns() / ns_per_ms);
+    if (const auto time = closing_.deadline())
+        until(std::chrono::ceil<std::chrono::milliseconds>(*time - Closing::Clock::now()).count());
     constexpr std::int64_t most = 1000000;
     return static_cast<int>(std::min(wait, most));
 }
@@ -180,6 +211,23 @@ void Stack::handle(const std::vector<pollfd>& fds)
     ::slirp_pollfds_poll(slirp_, 0, Callbacks::get_events, this);
     handling_ = nullptr;
     run_timers();
+    forget_what_is_over();
+}
+
+void Stack::send(Bytes frame)
+{
+    closing_.sent(frame, Closing::Clock::now());
+    send_(frame);
+}
+
+void Stack::forget_what_is_over()
+{
+    const auto now = Closing::Clock::now();
+    if (const auto time = closing_.deadline(); !time || *time > now)
+        return;
+    const std::set<Closing::Ports> busy = busy_connections(slirp_);
+    for (const auto& frame : closing_.due(now, [&](Closing::Ports p) { return busy.contains(p); }))
+        ::slirp_input(slirp_, frame.data(), static_cast<int>(frame.size()));
 }
 
 void Stack::run_timers()
@@ -194,6 +242,7 @@ void Stack::run_timers()
 
 void Stack::input(Bytes frame)
 {
+    closing_.taken(frame, Closing::Clock::now());
     ::slirp_input(slirp_, frame.data(), static_cast<int>(frame.size()));
 }
 

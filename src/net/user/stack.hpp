@@ -1,5 +1,6 @@
 #pragma once
 
+#include "net/user/closing.hpp"
 #include "net/user/packet.hpp"
 #include "sys/error.hpp"
 
@@ -45,9 +46,13 @@ private:
     };
 
     Stack(SendFrame send) : send_(std::move(send)) {}
+    void send(Bytes frame);
     void run_timers();
 
+    void forget_what_is_over();
+
     SendFrame send_;
+    Closing closing_;
     Slirp* slirp_ = nullptr;
     std::vector<pollfd>* filling_ = nullptr;
     const std::vector<pollfd>* handling_ = nullptr;
