@@ -13,7 +13,7 @@ import time
 import netkit
 from casekit import tool
 from harness import case, descendants
-from netkit import (ENDS, FAR4, FAR6, GATEWAY4, GATEWAY6, World, answers, connects, links,
+from netkit import (ENDS, FAR4, FAR6, GATEWAY4, GATEWAY6, World, answers, links,
                     reap_adopted)
 
 WEB = r"""
