@@ -90,7 +90,7 @@ constexpr OptionInfo table[] = {
     {Opt::distinct_status, "--distinct-status", "", 0, "Exit with 125 where nsbox fails, 126 or 127 where\nthe command cannot be executed or found", ""},
     {Opt::events_fd, "--events-fd", "FD", 1, "Write everything that happens to FD, as JSON", an},
     {Opt::name, "--name", "NAME", 1, "Let nsbox ps, exec, kill and wait find it as NAME", an},
-    {Opt::net, "--net", "MODE", 1, "The network: host, none, or user[,mtu=BYTES][,link=auto|tap|veth]\n[,ipv6=off][,outbound=off][,names=off][,required=off]", an},
+    {Opt::net, "--net", "MODE", 1, "The network: host, none, join:PATH|fd:FD|NAME, or user[,mtu=BYTES]\n[,link=auto|tap|veth][,ipv6=off][,outbound=off][,names=off]\n[,required=off]", an},
     {Opt::host_loopback, "--host-loopback", "PORTS", 1, "Let --net user reach these ports of the host's loopback, or all", an},
     {Opt::publish, "--publish", "PORTS", 1, "[ADDRESS:]HOSTPORT:[localhost:]PORT[/udp]: let the host's port\nlead to one of --net user (also -p); or unix:PATH:PORT", an},
     {Opt::host_socket, "--host-socket", "PATH:PORT", 1, "Let a port of --net user lead to the host's unix socket", an},
@@ -124,13 +124,14 @@ std::string help_line(const OptionInfo& option)
     std::string line = std::string{"    "} + option.name;
     if (option.arguments[0] != '\0')
         line += std::string{" "} + option.arguments;
+    line.append(line.size() < column ? column - line.size() : 1, ' ');
     for (const char* at = option.text;;) {
-        line.append(line.size() < column ? column - line.size() : 1, ' ');
         const char* const end = std::strchr(at, '\n');
         if (end == nullptr)
             return line + at + "\n";
         line.append(at, end);
-        return line + "\n" + std::string(column, ' ') + (end + 1) + "\n";
+        line += "\n" + std::string(column, ' ');
+        at = end + 1;
     }
 }
 

@@ -330,6 +330,7 @@ bool BwrapParser::apply_namespace(Opt opt)
         break;
     case Opt::share_net:
         net_ = false;
+        spec_.join_network.reset();
         break;
     case Opt::unshare_user:
         user_ = true;
@@ -345,6 +346,7 @@ bool BwrapParser::apply_namespace(Opt opt)
         break;
     case Opt::unshare_net:
         net_ = true;
+        unshares_net_ = true;
         break;
     case Opt::unshare_uts:
         ns.uts = Own::yes;
@@ -765,6 +767,7 @@ bool BwrapParser::apply_network(Opt opt, const std::string& text)
         wrong = parse_network(text, choice);
         net_ = choice.own;
         spec_.user_network = choice.user;
+        spec_.join_network = choice.join;
     } else if (opt == Opt::publish) {
         wrong = parse_published(text, published_.emplace_back());
     } else if (opt == Opt::host_socket) {
@@ -853,6 +856,8 @@ bool BwrapParser::check_conflicts()
         return fail("--host-loopback requires --net user");
     if (!published_.empty() && !spec_.user_network)
         return fail("--publish and --host-socket require --net user");
+    if (spec_.join_network && unshares_net_)
+        return fail("--unshare-net is not compatible with --net join:");
     const Namespaces& ns = spec_.namespaces;
     if (spec_.user_map_descriptor && !user_)
         return fail("--userns-block-fd requires --unshare-user");

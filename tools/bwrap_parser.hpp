@@ -89,6 +89,7 @@ private:
     bool user_ = false;
     bool user_try_ = false;
     bool net_ = false;
+    bool unshares_net_ = false;  ///< By that very option.
     std::vector<Ports> host_loopback_;
     std::vector<PublishedPort> published_;
 };

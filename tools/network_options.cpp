@@ -1,6 +1,7 @@
 #include "network_options.hpp"
 
 #include <charconv>
+#include <string_view>
 
 namespace nsbox::tool {
 
@@ -65,6 +66,28 @@ std::optional<std::string> apply_setting(const std::string& word, UserNetwork& u
                                      : std::optional{"--net: " + key + takes_switch + value + "\""};
 }
 
+constexpr std::string_view join_prefix = "join:";
+
+std::optional<std::string> parse_join(const std::string& text, JoinNetwork& join)
+{
+    constexpr std::string_view fd_prefix = "fd:";
+    join.name = text;
+    if (text.empty())
+        return "--net join: takes the path of a network namespace, fd: and the number of a "
+               "descriptor, "
+               "or the name or id of a sandbox";
+    if (text.rfind(fd_prefix, 0) == 0) {
+        join.by = JoinNetwork::By::descriptor;
+        if (!to_number(text.substr(fd_prefix.size()), join.descriptor) || join.descriptor < 0)
+            return "--net join:fd: takes the number of a descriptor, not \"" +
+                   text.substr(fd_prefix.size()) + "\"";
+        return std::nullopt;
+    }
+    join.by =
+        text.find('/') != std::string::npos ? JoinNetwork::By::path : JoinNetwork::By::sandbox;
+    return std::nullopt;
+}
+
 bool to_ports(const std::string& text, Ports& ports)
 {
     const std::size_t dash = text.find('-');
@@ -81,12 +104,16 @@ std::optional<std::string> parse_network(const std::string& text, NetworkChoice&
 {
     const std::vector<std::string> words = split(text, ',');
     if (text == "host" || text == "none") {
-        choice = {text == "none", std::nullopt};
+        choice = {text == "none", std::nullopt, std::nullopt};
         return std::nullopt;
     }
+    if (text.rfind(join_prefix, 0) == 0) {
+        choice = {false, std::nullopt, JoinNetwork{}};
+        return parse_join(text.substr(join_prefix.size()), *choice.join);
+    }
     if (words[0] != "user")
-        return "--net takes host, none or user, not \"" + words[0] + "\"";
-    choice = {true, UserNetwork{}};
+        return "--net takes host, none, user or join:, not \"" + words[0] + "\"";
+    choice = {true, UserNetwork{}, std::nullopt};
     for (std::size_t i = 1; i < words.size(); ++i)
         if (std::optional<std::string> wrong = apply_setting(words[i], *choice.user))
             return wrong;

@@ -223,12 +223,30 @@ struct UserNetwork {
     bool end_with_helper = true;
 };
 
+/// A network namespace that exists already, which the sandbox is to share with whoever is in it: several
+/// sandboxes have one loopback then, and one outbound access. The command has no capability over it but
+/// those that it has over the caller's own. It lives as long as somebody is in it; the helper of a
+/// user-mode network ends with the sandbox that it was started for, and outbound access with it.
+///
+/// The user namespace that owns it is entered too where the caller lacks CAP_SYS_ADMIN: then it has to
+/// be of the caller's making, and the sandbox's own is made below it. Processes that are in it have
+/// every capability over the sandbox then; a sandbox with such processes cannot be joined by its name.
+struct JoinNetwork {
+    enum class By { path, descriptor, sandbox };
+    By by = By::path;
+    /// A file such as /run/netns/NAME or /proc/PID/ns/net, or the name, the id or the beginning of the id
+    /// of a sandbox with Spec::name.
+    std::string name;
+    DescriptorNumber descriptor = -1;
+};
+
 /// What a sandbox is to be. A plain value: copying it copies the wish, nothing else.
 struct Spec {
     Namespaces namespaces;
     std::vector<Operation> operations;
     /// Needs a network namespace of the sandbox's own.
     std::optional<UserNetwork> user_network;
+    std::optional<JoinNetwork> join_network;  ///< Then Namespaces::net has no meaning.
 
     std::vector<std::string> command;      ///< What to execute, found through the sandbox's PATH.
     std::optional<std::string> argv0;      ///< argv[0] for the command, if not command[0].

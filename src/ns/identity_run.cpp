@@ -61,6 +61,16 @@ int run(const WriteIdMaps& step, ChildState& state) noexcept
     return rc < 0 ? state.failed(Site::gid_map, rc) : 0;
 }
 
+int run(const WriteIdMapsBelow& step, ChildState& state) noexcept
+{
+    constexpr std::size_t longest = 32;
+    sys::FixedText<longest> uid_map;
+    uid_map.number(step.uid).add(" ").number(state.outer.uid).add(" 1\n");
+    sys::FixedText<longest> gid_map;
+    gid_map.number(step.gid).add(" ").number(state.outer.gid).add(" 1\n");
+    return run(WriteIdMaps{uid_map.c_str(), gid_map.c_str(), true}, state);
+}
+
 int run(const RequireIdMap&, ChildState& state) noexcept
 {
     const Fd file{raw::openat(state.proc, "self/uid_map", O_RDONLY | O_CLOEXEC)};

@@ -21,6 +21,12 @@ struct WriteIdMaps {
     bool deny_setgroups;
 };
 
+/// The same where the ids outside are known only on the way: ChildState::outer.
+struct WriteIdMapsBelow {
+    std::uint32_t uid;
+    std::uint32_t gid;
+};
+
 /// Fails where nobody has mapped an id, as someone else was to do.
 struct RequireIdMap {};
 
@@ -66,6 +72,7 @@ struct SetCapabilities {
 
 int run(const DropBounding& step, sys::ChildState& state) noexcept;
 int run(const WriteIdMaps& step, sys::ChildState& state) noexcept;
+int run(const WriteIdMapsBelow& step, sys::ChildState& state) noexcept;
 int run(const RequireIdMap& step, sys::ChildState& state) noexcept;
 int run(const TakeIds& step, sys::ChildState& state) noexcept;
 int run(const JoinUserNamespace& step, sys::ChildState& state) noexcept;

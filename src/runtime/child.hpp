@@ -37,7 +37,9 @@ struct ChildProgram {
     std::size_t words_size = 0;
 
     // Joining namespaces takes further processes; see run_joiner().
-    std::size_t early_steps = 0;  ///< Those before the birth in the pid namespace that is joined.
+    std::size_t first_steps = 0;  ///< The steps before anything is joined...
+    std::size_t early_steps = 0;  ///< ...and those before the birth in the pid namespace.
+    sys::Ids outer;               ///< Who the joiner was in the user namespace that it came to.
     int join_user = -1;
     int join_pid = -1;
     std::uint64_t clone_flags = 0;

@@ -210,6 +210,7 @@ void run_child(const ChildProgram& program) noexcept
     ChildState state;
     probe_kernel(state);
     state.channel = program.channel;
+    state.outer = program.outer;
     state.own[0] = program.channel;
     state.own[1] = program.init;
     state.own[2] = program.packet;
@@ -289,6 +290,9 @@ void run_joiner(const ChildProgram& program) noexcept
     if (const int rc = raw::prctl(PR_SET_PDEATHSIG, SIGKILL); rc < 0)
         give_up(program.channel, Tell::late_failed, rc, starting);
     hide_if_asked(program);
+    ChildState state;
+    state.channel = program.channel;
+    run_steps(program, state, 0, program.first_steps);
     // The pid namespace may belong to a user namespace that this process has rights in now, but not
     // when it has joined the other one.
     const bool joined_pid =
@@ -301,15 +305,15 @@ void run_joiner(const ChildProgram& program) noexcept
             give_up(program.channel, Tell::step_failed, rc, joining_pid);
     // Whoever sees a process by its number can read what is about its namespaces in /proc, dumpable
     // or not: nothing of the host may be left when it gets that number.
-    ChildState state;
-    state.channel = program.channel;
-    run_steps(program, state, 0, program.early_steps);
+    run_steps(program, state, program.first_steps, program.early_steps);
+    ChildProgram rest = program;
+    rest.outer = {raw::getuid(), raw::getgid()};
     if (program.join_pid >= 0 && program.own_pid)
-        hand_over(program, 1, 0, run_second_hop);
+        hand_over(rest, 1, 0, run_second_hop);
     // Then this process is the one already.
     if (is_the_joiner(program))
-        run_child(program);
-    hand_over(program, 1, program.clone_flags, run_child_entry);
+        run_child(rest);
+    hand_over(rest, 1, program.clone_flags, run_child_entry);
 }
 
 }  // namespace nsbox::runtime

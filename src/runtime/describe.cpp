@@ -167,6 +167,7 @@ struct Teller {
             return {"setting up gid map", {}, {}, diagnose_id_map(err)};
         return {"setting up uid map", {}, {}, diagnose_id_map(err)};
     }
+    Words operator()(const ns::WriteIdMapsBelow&) const { return (*this)(ns::WriteIdMaps{}); }
     Words operator()(const ns::RequireIdMap&) const
     {
         return {"setting up uid map",
@@ -182,10 +183,23 @@ struct Teller {
     }
     Words operator()(const ns::JoinNamespace& s) const
     {
+        if (!plan.foreign_network.empty())
+            return {"Can't join the network of",
+                    plan.foreign_network,
+                    {},
+                    err == EPERM
+                        ? "the user namespace that owns it is not the one that was joined, "
+                          "nor below it"
+                        : ""};
         return {"Can't enter the sandbox's namespace of kind", namespace_kind(s.kind), {}, {}};
     }
     Words operator()(const ns::JoinUserNamespace&) const
     {
+        if (index < plan.first_steps && !plan.foreign_network.empty())
+            return {"Can't join the user namespace that owns the network of",
+                    plan.foreign_network,
+                    {},
+                    {}};
         return {"Setting userns2 failed", {}, {}, {}};
     }
     Words operator()(const ns::LimitUserNamespaces&) const
@@ -552,10 +566,28 @@ Error early_words(const Plan& plan, const Message& message)
 
 }  // namespace
 
+namespace {
+
+/// Below a user namespace of somebody else's other limits hold than on the host.
+std::string diagnose_clone_there(const Plan& plan, int err)
+{
+    const bool is_there =
+        plan.first_steps > 0 && std::holds_alternative<ns::JoinUserNamespace>(plan.steps.front());
+    if (is_there && (err == ENOSPC || err == EUSERS))
+        return "the user namespace that owns the network of " + plan.foreign_network +
+               " allows no further ones, as that of a sandbox with --disable-userns";
+    if (is_there && (err == EPERM || err == EINVAL))
+        return "the user namespace that owns the network of " + plan.foreign_network +
+               " may not map this user's ids";
+    return diagnose_clone(plan.clone_flags, err);
+}
+
+}  // namespace
+
 Error describe_clone_failure(const Plan& plan, int err)
 {
     const bool user = (plan.clone_flags & CLONE_NEWUSER) != 0;
-    std::string hint = diagnose_clone(plan.clone_flags, err);
+    std::string hint = diagnose_clone_there(plan, err);
     if (user && (err == EPERM || err == EACCES))
         return {err, "No permissions to create a new namespace", {}, {}, std::move(hint)};
     std::string reason;

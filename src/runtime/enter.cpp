@@ -11,6 +11,7 @@
 #include <cstring>
 #include <linux/nsfs.h>
 #include <linux/sched.h>
+#include <optional>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <vector>
@@ -47,6 +48,7 @@ struct Namespace {
     Kind kind{};
     Fd fd;
     ino_t owner = 0;
+    Fd owner_fd;
 };
 
 /// What is to be joined, and in which order: a process needs rights in the user namespace that
@@ -55,8 +57,30 @@ struct Way {
     std::vector<Namespace> namespaces;  ///< Those that are not this process's own.
     Fd first_user;                      ///< The one that owns what the last one does not...
     Fd last_user;                       ///< ...and the last one, which is the command's.
+    /// A network that the sandbox shares with others, whose owner lies above all of these.
+    std::optional<Namespace> network;
     ino_t last = 0;
 };
+
+/// The mount namespace is always of the sandbox's own making: whatever belongs to neither its owner nor
+/// the command's user namespace was there before.
+void take_network_apart(Way& way)
+{
+    const auto find = [&](unsigned flag) {
+        return std::find_if(way.namespaces.begin(), way.namespaces.end(),
+                            [&](const Namespace& space) { return space.kind.flag == flag; });
+    };
+    const auto network = find(CLONE_NEWNET);
+    const auto pid = find(CLONE_NEWPID);
+    const auto mount = find(CLONE_NEWNS);
+    if (network == way.namespaces.end() || network->owner == way.last)
+        return;
+    for (const auto& other : {pid, mount})
+        if (other != way.namespaces.end() && other->owner == network->owner)
+            return;
+    way.network = std::move(*network);
+    way.namespaces.erase(network);
+}
 
 Result<Way> find_way(const std::string& process)
 {
@@ -74,10 +98,12 @@ Result<Way> find_way(const std::string& process)
             continue;
         Fd owner{static_cast<int>(raw::call(SYS_ioctl, theirs.get(), NS_GET_USERNS))};
         const ino_t owned_by = identity(owner);
-        if (owned_by != our_user && owned_by != way.last)
-            way.first_user = std::move(owner);
-        way.namespaces.push_back({kind, std::move(theirs), owned_by});
+        way.namespaces.push_back({kind, std::move(theirs), owned_by, std::move(owner)});
     }
+    take_network_apart(way);
+    for (Namespace& space : way.namespaces)
+        if (space.owner != our_user && space.owner != way.last)
+            way.first_user = std::move(space.owner_fd);
     if (way.last != our_user)
         (way.first_user ? way.last_user : way.first_user) = std::move(user);
     return way;
@@ -161,11 +187,26 @@ void add_confinement(const Recipe& recipe, const std::string& process, Plan& pla
             plan.filters.insert(plan.filters.begin(), refusal);
 }
 
+/// From below, there would be no way back up to it.
+void join_network_first(const Way& way, Plan& plan)
+{
+    if (!way.network)
+        return;
+    constexpr unsigned cap_sys_admin = 21;  // CAP_SYS_ADMIN, capabilities(7)
+    const bool by_itself = (sys::probe_host().effective_capabilities >> cap_sys_admin & 1) != 0;
+    if (way.network->owner_fd && !by_itself)
+        plan.steps.emplace_back(ns::JoinUserNamespace{way.network->owner_fd.get()});
+    plan.steps.emplace_back(ns::JoinNamespace{way.network->fd.get(), CLONE_NEWNET});
+    plan.first_steps = plan.steps.size();
+}
+
 /// Without a pid namespace an init of its own keeps hold of what the command starts, and ends it when
 /// the process that entered is killed.
 void keep_together(Plan& plan)
 {
-    plan.steps.insert(plan.steps.begin(), mount::OpenHost{false, true, false});
+    plan.early_steps = plan.first_steps;
+    plan.steps.insert(plan.steps.begin() + static_cast<std::ptrdiff_t>(plan.first_steps),
+                      mount::OpenHost{false, true, false});
     plan.needs_init = true;
     plan.subreaper = true;
     plan.ends_with_command = true;
@@ -192,6 +233,7 @@ Result<Running> enter(const Fd& child, const Recipe& recipe, const Entry& entry,
     plan.share_memory = false;
     plan.dies_with_starter = true;
     plan.hide = true;
+    join_network_first(way, plan);
     plan.join_user = way.first_user ? way.first_user.get() : -1;
     const auto join_if = [&](auto condition) {
         for (const Namespace& space : way.namespaces)

@@ -237,7 +237,10 @@ private:
         user = raw::fstatat(AT_FDCWD, path.c_str(), &status, 0) == 0 ? status.st_ino : 0;
     }
 
-    bool joins() const { return plan_.join_user >= 0 || plan_.join_pid >= 0; }
+    bool joins() const
+    {
+        return plan_.join_user >= 0 || plan_.join_pid >= 0 || plan_.first_steps > 0;
+    }
 
     Result<> open_channel()
     {
@@ -431,6 +434,7 @@ private:
         p.init_lifeline = plan_.lifeline;
         p.host_terminal = plan_.host_terminal.get();
         p.hide = plan_.hide;
+        p.first_steps = plan_.first_steps;
         p.early_steps = plan_.early_steps;
         if (plan_.hide)
             find_words();

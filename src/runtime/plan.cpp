@@ -120,6 +120,15 @@ Result<> check_namespaces(const Spec& spec, const Decisions& decisions)
     return {};
 }
 
+/// Another sandbox that is to share the network has to be built below the user namespace that owns it.
+/// Whoever is in there has power over that other one: the command must not be, unless it is to have
+/// rights of its own over its namespaces.
+bool owns_network_for_others(const Spec& spec, const Decisions& decisions)
+{
+    return spec.name && !decisions.is_root && decisions.target == 0 &&
+           wants(spec.namespaces.net, true) && !spec.join_network;
+}
+
 Result<Decisions> decide(const Spec& spec, const Host& host)
 {
     Decisions decisions;
@@ -146,10 +155,10 @@ Result<Decisions> decide(const Spec& spec, const Host& host)
                          (decisions.lock_mounts && !spec.disable_user_namespaces);
     decisions.first_uid = as_zero ? 0 : decisions.uid;
     decisions.first_gid = as_zero ? 0 : decisions.gid;
-    decisions.second_user =
-        decisions.maps_itself &&
-        (decisions.first_uid != decisions.uid || decisions.first_gid != decisions.gid ||
-         spec.disable_user_namespaces || decisions.lock_mounts);
+    decisions.second_user = decisions.maps_itself &&
+                            (decisions.first_uid != decisions.uid ||
+                             decisions.first_gid != decisions.gid || spec.disable_user_namespaces ||
+                             decisions.lock_mounts || owns_network_for_others(spec, decisions));
     if (decisions.is_root && !any_user && decisions.edited_capabilities)
         decisions.target = TRY(possible_capabilities(spec, host, decisions.target));
     TRY(check_namespaces(spec, decisions));
@@ -166,7 +175,7 @@ std::uint64_t clone_flags(const Spec& spec, const Host& host, const Decisions& d
         flags |= CLONE_NEWPID;
     if (wants(ns.ipc, true))
         flags |= CLONE_NEWIPC;
-    if (wants(ns.net, true))
+    if (wants(ns.net, true) && !spec.join_network)
         flags |= CLONE_NEWNET;
     if (wants(ns.uts, true))
         flags |= CLONE_NEWUTS;
@@ -221,6 +230,8 @@ void plan_descriptors(const Spec& spec, Plan& plan)
     add_if(fds, spec.seccomp_descriptor);
     add_if(fds, spec.block_descriptor);
     add_if(fds, spec.user_map_descriptor);
+    if (spec.join_network && spec.join_network->by == JoinNetwork::By::descriptor)
+        fds.push_back(spec.join_network->descriptor);
     for (const Operation& op : spec.operations) {
         if (const auto* bind = std::get_if<BindDescriptor>(&op))
             fds.push_back(bind->source);
@@ -242,6 +253,23 @@ void plan_descriptors(const Spec& spec, Plan& plan)
     plan.needs_supervisor = spec.info_descriptor || spec.status_descriptor ||
                             spec.events_descriptor || spec.seccomp_descriptor ||
                             spec.user_map_descriptor;
+}
+
+/// Before the sandbox has a user namespace of its own, in which it would have no rights over somebody
+/// else's network.
+void plan_foreign_network(const Spec& spec, const Host& host, const Decisions& decisions,
+                          Plan& plan)
+{
+    if (!spec.join_network)
+        return;
+    plan.foreign_network = name_of(*spec.join_network);
+    const bool joins_user = spec.namespaces.join_user.has_value();
+    if (joins_user ? host.foreign_network_owner >= 0 : !decisions.own_user)
+        return;  // In its turn: see plan_identity().
+    if (host.foreign_network_owner >= 0)
+        plan.steps.emplace_back(ns::JoinUserNamespace{host.foreign_network_owner});
+    plan.steps.emplace_back(ns::JoinNamespace{host.foreign_network, CLONE_NEWNET});
+    plan.first_steps = plan.early_steps = plan.steps.size();
 }
 
 const char* id_map(Plan& plan, std::uint32_t inside, std::uint32_t outside)
@@ -266,7 +294,11 @@ void plan_identity(const Spec& spec, const Host& host, const Decisions& decision
         network_steps.emplace_back(net::LoopbackUp{});
     if (spec.user_network)
         network_steps.emplace_back(OfferNetwork{});
-    if (decisions.maps_itself)
+    if (spec.join_network && plan.first_steps == 0)
+        plan.steps.emplace_back(ns::JoinNamespace{host.foreign_network, CLONE_NEWNET});
+    if (decisions.maps_itself && plan.first_steps > 0)
+        plan.steps.emplace_back(ns::WriteIdMapsBelow{decisions.first_uid, decisions.first_gid});
+    else if (decisions.maps_itself)
         plan.steps.emplace_back(ns::WriteIdMaps{id_map(plan, decisions.first_uid, host.uid),
                                                 id_map(plan, decisions.first_gid, host.gid), true});
 }
@@ -425,9 +457,11 @@ Result<Plan> plan(const Spec& spec, const Host& host)
     plan.join_user = spec.namespaces.join_user.value_or(-1);
     plan.join_pid = spec.namespaces.join_pid.value_or(-1);
     plan.own_pid = (plan.clone_flags & CLONE_NEWPID) != 0;
+    plan_foreign_network(spec, host, decisions, plan);
     // In the pid namespace that is joined someone hostile may be waiting, and a change of ids
     // in shared memory would change the caller's "dumpable" attribute: both take a copy.
-    plan.share_memory = host.dumpable && plan.join_user < 0 && plan.join_pid < 0;
+    plan.share_memory =
+        host.dumpable && plan.join_user < 0 && plan.join_pid < 0 && plan.first_steps == 0;
     TRY(plan_network(spec, plan));
     plan_init(spec, plan);
     plan_descriptors(spec, plan);

@@ -73,7 +73,9 @@ struct Plan {
     std::string group_name;  ///< That of the group, if there is to be one.
     int group = -1;     ///< The group that it is in, or without a name the one to be in itself.
     int lifeline = -1;  ///< What init is to hold open, opened by launch().
-    std::size_t early_steps = 0;  ///< See ChildProgram.
+    std::size_t first_steps = 0;  ///< See ChildProgram...
+    std::size_t early_steps = 0;  ///< ...for both.
+    std::string foreign_network;  ///< What the user called the one that is joined.
     bool hide = false;  ///< The set-up may be seen by processes that are not to be trusted.
     /// The command is executed by the init program, which then is not an init: the set-up is this
     /// program, whose file must not be within reach of what runs there (/proc/self/exe).
@@ -109,7 +111,7 @@ struct Plan {
 /// Pure: every rule, default and order is decided here; the first error wins.
 Result<Plan> plan(const Spec& spec, const sys::Host& host);
 
-/// Asks the host what plan() needs to know for this Spec.
+/// Asks the host what plan() needs to know for this Spec, but for Host::foreign_network.
 sys::Host host_for(const Spec& spec);
 
 }  // namespace nsbox::runtime

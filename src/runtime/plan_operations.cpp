@@ -306,4 +306,10 @@ Result<> plan_operations(const Spec& spec, const OperationContext& context, Plan
     return Planner{spec, context, plan}.run();
 }
 
+std::string name_of(const JoinNetwork& wish)
+{
+    return wish.by == JoinNetwork::By::descriptor ? "descriptor " + std::to_string(wish.descriptor)
+                                                  : wish.name;
+}
+
 }  // namespace nsbox::runtime

@@ -19,4 +19,8 @@ Result<> plan_operations(const Spec& spec, const OperationContext& context, Plan
 /// Whether a classic BPF program has a size that the kernel takes.
 Result<> check_filter(const std::vector<std::uint8_t>& program);
 
+/// What the user called a network namespace, for messages: a path, "descriptor 9", the name of a
+/// sandbox.
+std::string name_of(const JoinNetwork& wish);
+
 }  // namespace nsbox::runtime

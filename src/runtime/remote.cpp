@@ -3,12 +3,11 @@
 #include "runtime/control.hpp"
 #include "runtime/enter.hpp"
 #include "runtime/events.hpp"
+#include "runtime/find_sandbox.hpp"
 #include "runtime/registry.hpp"
 #include "runtime/state.hpp"
 #include "sys/raw.hpp"
 
-#include <algorithm>
-#include <cerrno>
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -18,31 +17,6 @@ struct Remote::State {
     runtime::Registry registry;
     runtime::Known known;
 };
-
-namespace {
-
-std::vector<runtime::Known> list(const runtime::Registry& registry)
-{
-    std::vector<runtime::Known> all;
-    for (const std::string& key : registry.keys()) {
-        Result<runtime::Known> known = runtime::describe_sandbox(registry, key);
-        if (known) {
-            all.push_back(std::move(*known));
-        } else if (known.error().err == ECONNREFUSED) {
-            registry.remove(key);  // Its supervisor was killed.
-        } else if (known.error().err == EAGAIN) {
-            runtime::Known silent;  // Its supervisor is stopped.
-            silent.info.name = key;
-            all.push_back(std::move(silent));
-        }
-    }
-    std::sort(all.begin(), all.end(), [](const runtime::Known& a, const runtime::Known& b) {
-        return a.info.id < b.info.id;
-    });
-    return all;
-}
-
-}  // namespace
 
 std::string to_json(const SandboxInfo& info)
 {
@@ -68,7 +42,7 @@ std::string to_json(const PublishedPort& port)
 Result<std::vector<SandboxInfo>> list_sandboxes()
 {
     std::vector<SandboxInfo> all;
-    for (runtime::Known& known : list(TRY(runtime::Registry::open())))
+    for (runtime::Known& known : runtime::known_sandboxes(TRY(runtime::Registry::open())))
         all.push_back(std::move(known.info));
     return all;
 }
@@ -77,39 +51,7 @@ Result<Remote> Remote::find(const std::string& which)
 {
     auto state = std::make_unique<State>();
     state->registry = TRY(runtime::Registry::open());
-    // Most often it is a name, and nobody else has to be asked.
-    const bool is_name = !which.empty() && which.find('/') == std::string::npos;
-    Result<runtime::Known> named = is_name ? runtime::describe_sandbox(state->registry, which)
-                                           : Result<runtime::Known>{tl::make_unexpected(Error{})};
-    // A supervisor that is stopped can at least be told to end.
-    if (named || named.error().err == EAGAIN) {
-        if (named)
-            state->known = std::move(*named);
-        else
-            state->known.info.name = which;
-        return Remote{std::move(state)};
-    }
-    // No socket of that name, or a dead one: it may be an id.
-    const int none[] = {ENOENT, ECONNREFUSED, ENAMETOOLONG};
-    if (is_name && std::find(std::begin(none), std::end(none), named.error().err) == std::end(none))
-        return tl::make_unexpected(std::move(named.error()));
-    std::vector<runtime::Known> found;
-    for (runtime::Known& known : list(state->registry)) {
-        const SandboxInfo& info = known.info;
-        const bool is_it = info.id == which || info.name == which;
-        if (is_it)
-            found.clear();
-        if (is_it || (!which.empty() && info.id.rfind(which, 0) == 0))
-            found.push_back(std::move(known));
-        if (is_it)
-            break;
-    }
-    if (found.empty())
-        return refuse("No running sandbox is called", which, {},
-                      "nsbox ps lists those that were started with a name");
-    if (found.size() > 1)
-        return refuse("More than one sandbox has an id that begins with", which);
-    state->known = std::move(found.front());
+    state->known = TRY(runtime::find_sandbox(state->registry, which));
     return Remote{std::move(state)};
 }
 

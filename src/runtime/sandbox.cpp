@@ -1,6 +1,7 @@
 #include "nsbox/nsbox.hpp"
 
 #include "runtime/diagnose.hpp"
+#include "runtime/join_network.hpp"
 #include "runtime/plan.hpp"
 #include "runtime/recipe.hpp"
 #include "runtime/state.hpp"
@@ -48,9 +49,21 @@ Sandbox::~Sandbox() = default;
 
 namespace {
 
-Result<runtime::Plan> make_plan(const Spec& spec)
+/// `network`, once found, is what the plan's steps join.
+Result<runtime::Plan> make_plan(const Spec& spec, runtime::ForeignNetwork& network)
 {
-    Result<runtime::Plan> plan = runtime::plan(spec, runtime::host_for(spec));
+    sys::Host host = runtime::host_for(spec);
+    if (spec.join_network) {
+        Result<runtime::ForeignNetwork> found = runtime::find_network(*spec.join_network, host);
+        if (!found) {
+            found.error().phase = Phase::request;
+            return tl::make_unexpected(std::move(found.error()));
+        }
+        network = std::move(*found);
+        host.foreign_network = network.network.get();
+        host.foreign_network_owner = network.owner ? network.owner.get() : -1;
+    }
+    Result<runtime::Plan> plan = runtime::plan(spec, host);
     if (!plan)
         plan.error().phase = Phase::request;
     return plan;
@@ -138,7 +151,8 @@ Result<std::unique_ptr<Sandbox::State>> Sandbox::begin(const Spec& spec, const W
         deadline = state->duties.started + spec.limits.time;
     sys::Fd owner;
     const std::optional<Spec> changed = join_owner_first(spec, owner);
-    runtime::Plan plan = TRY(make_plan(changed ? *changed : spec));
+    runtime::ForeignNetwork network;
+    runtime::Plan plan = TRY(make_plan(changed ? *changed : spec, network));
     if (plan.wants_group)
         plan.group_name = "nsbox-" + events.id();
     std::optional<runtime::Registry> registry;

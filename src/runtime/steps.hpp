@@ -112,14 +112,14 @@ using ChildStep =
     std::variant<CloseOnExec, CloseNow, CloseOthers, WaitForSupervisor, MakeDumpable, ClearUmask,
                  RestoreUmask, SetHostname, ChangeDirectory, NewSession, TakeTerminal, LockFile,
                  AwaitRelease, SetResourceLimit, SetLabel, ns::DropBounding, ns::WriteIdMaps,
-                 ns::RequireIdMap, ns::TakeIds, ns::JoinUserNamespace, ns::JoinNamespace,
-                 ns::LimitUserNamespaces, ns::NewUserNamespace, ns::RefuseUserNamespaces,
-                 ns::SetCapabilities, net::LoopbackUp, OfferNetwork, AwaitNetwork, mount::OpenHost,
-                 mount::CheckSource, mount::CheckDescriptor, mount::MakeStore, mount::MakeRoot,
-                 mount::BindTree, mount::BindOpenFile, mount::MakeReadOnly, mount::MountProc,
-                 mount::MountDev, mount::MountTmpfs, mount::MountMqueue, mount::MakeDirectory,
-                 mount::WriteFile, mount::BindContents, mount::MakeSymlink, mount::ChangeMode,
-                 mount::MountOverlay, mount::EnterRoot>;
+                 ns::WriteIdMapsBelow, ns::RequireIdMap, ns::TakeIds, ns::JoinUserNamespace,
+                 ns::JoinNamespace, ns::LimitUserNamespaces, ns::NewUserNamespace,
+                 ns::RefuseUserNamespaces, ns::SetCapabilities, net::LoopbackUp, OfferNetwork,
+                 AwaitNetwork, mount::OpenHost, mount::CheckSource, mount::CheckDescriptor,
+                 mount::MakeStore, mount::MakeRoot, mount::BindTree, mount::BindOpenFile,
+                 mount::MakeReadOnly, mount::MountProc, mount::MountDev, mount::MountTmpfs,
+                 mount::MountMqueue, mount::MakeDirectory, mount::WriteFile, mount::BindContents,
+                 mount::MakeSymlink, mount::ChangeMode, mount::MountOverlay, mount::EnterRoot>;
 
 // The child only borrows: if a step could own memory, destroying or copying it after clone3
 // could reach the allocator.

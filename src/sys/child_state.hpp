@@ -45,6 +45,12 @@ enum class Site : std::uint16_t {
     too_many,
 };
 
+/// A process's ids, as the user namespace that it is in numbers them.
+struct Ids {
+    std::uint32_t uid = 0;
+    std::uint32_t gid = 0;
+};
+
 /// What the steps after clone3 hand to each other. Lives on the child's stack; owns nothing that
 /// exec would not close.
 struct ChildState {
@@ -52,6 +58,7 @@ struct ChildState {
     bool has_openat2 = false;    ///< openat2(2), Linux 5.6.
     bool has_mount_api = false;  ///< open_tree, move_mount, mount_setattr; Linux 5.12.
     int channel = -1;            ///< To the supervisor.
+    Ids outer;                   ///< See ChildProgram.
     int own[7] = {-1, -1, -1, -1, -1, -1, -1};  ///< That, and what will be executed.
 
     // Opened by steps.

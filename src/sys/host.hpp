@@ -26,6 +26,9 @@ struct Host {
     bool user_namespaces = true;        ///< Nothing says that they are disabled.
     bool cgroup_namespaces = true;      ///< Linux 4.6.
 
+    int foreign_network = -1;        ///< The network namespace of Spec::join_network, open...
+    int foreign_network_owner = -1;  ///< ...and the user namespace to be entered for it, or -1.
+
     std::vector<std::string> environment;  ///< NAME=value.
     std::string logical_directory;         ///< $PWD, where it is the working directory.
     std::string physical_directory;        ///< Empty if it has no path.

@@ -102,6 +102,7 @@ const std::vector<Row>& own_words()
         {ns::DropBounding{}, Site::bounding, EIO, "",
          "Dropping capability from the bounding set: Input/output error"},
         {ns::WriteIdMaps{}, Site::uid_map, EIO, "", "setting up uid map: Input/output error"},
+        {ns::WriteIdMapsBelow{}, Site::uid_map, EIO, "", "setting up uid map: Input/output error"},
         {ns::WriteIdMaps{}, Site::gid_map, EIO, "", "setting up gid map: Input/output error"},
         {ns::WriteIdMaps{}, Site::setgroups, EIO, "",
          "error writing to setgroups: Input/output error"},
@@ -486,6 +487,31 @@ TEST_CASE("describe: a step's number from nowhere is survived")
     // So is a site that no step has.
     CHECK(runtime::describe_failure(plan, {Tell::step_failed, EIO, 0, 60000}, {}).message() ==
           "pivot_root: Input/output error");
+}
+
+TEST_CASE("describe: what fails about a network that is joined names it as the user did")
+{
+    Plan plan;
+    plan.foreign_network = "/run/netns/x";
+    plan.steps = {ns::JoinUserNamespace{3}, ns::JoinNamespace{4, CLONE_NEWNET}};
+    plan.first_steps = plan.early_steps = 2;
+    const auto words = [&](std::size_t step, int err) {
+        return runtime::describe_failure(plan, step_failed(step, Site::step, err), {}).message();
+    };
+    CHECK(words(0, EPERM) == "Can't join the user namespace that owns the network of /run/netns/x: "
+                             "Operation not permitted");
+    CHECK(begins_with(words(1, EPERM),
+                      "Can't join the network of /run/netns/x: Operation not permitted (hint: "));
+    CHECK(words(1, ENOMEM) == "Can't join the network of /run/netns/x: Cannot allocate memory");
+    plan.clone_flags = CLONE_NEWNS | CLONE_NEWUSER;
+    CHECK(contains(runtime::describe_clone_failure(plan, ENOSPC).hint,
+                   "network of /run/netns/x allows no further ones"));
+    CHECK(
+        contains(runtime::describe_clone_failure(plan, EPERM).hint, "may not map this user's ids"));
+    // Joined without a detour, it is the host's limits that count.
+    plan.steps.erase(plan.steps.begin());
+    plan.first_steps = plan.early_steps = 1;
+    CHECK(contains(runtime::describe_clone_failure(plan, ENOSPC).hint, "/proc/sys/user/max_"));
 }
 
 TEST_CASE("describe: clone's failures say what is missing")

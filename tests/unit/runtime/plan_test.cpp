@@ -317,6 +317,84 @@ TEST_CASE("plan: root that could lift the covers of /proc gets its mounts locked
     CHECK(planned(spec, root_host()).late_flags == (late & ~std::uint64_t{CLONE_NEWIPC}));
 }
 
+TEST_CASE("plan: the network of another is joined before there is a user namespace of one's own")
+{
+    Spec spec = with_root_bind();
+    spec.namespaces.net = Own::yes;
+    spec.join_network = JoinNetwork{JoinNetwork::By::descriptor, "", 40};
+    sys::Host user = user_host();
+    user.foreign_network = 50;
+    user.foreign_network_owner = 51;
+    sys::Host root = root_host();
+    root.foreign_network = 50;
+    SUBCASE("an ordinary user enters the owner first, and maps its ids there")
+    {
+        const Plan plan = planned(spec, user);
+        CHECK(kinds_of(plan) == "JoinUserNamespace JoinNamespace CloseOnExec OpenHost DropBounding "
+                                "WriteIdMapsBelow ClearUmask MakeRoot BindTree EnterRoot "
+                                "SetCapabilities RestoreUmask ChangeDirectory");
+        CHECK(plan.first_steps == 2);
+        CHECK(plan.early_steps == 2);
+        CHECK(step_of<ns::JoinUserNamespace>(plan).fd == 51);
+        CHECK(step_of<ns::JoinNamespace>(plan).fd == 50);
+        CHECK(step_of<ns::WriteIdMapsBelow>(plan).uid == 1000);
+        CHECK(plan.clone_flags == (CLONE_NEWNS | CLONE_NEWUSER));
+        CHECK_FALSE(plan.share_memory);
+        CHECK(plan.close_on_exec == std::vector<int>{40});
+        CHECK(plan.foreign_network == "descriptor 40");
+    }
+    SUBCASE("root takes the shortest way")
+    {
+        const Plan plan = planned(spec, root);
+        CHECK(kinds_of(plan) == "CloseOnExec OpenHost JoinNamespace ClearUmask MakeRoot BindTree "
+                                "EnterRoot RestoreUmask ChangeDirectory");
+        CHECK(plan.first_steps == 0);
+        CHECK(plan.share_memory);
+    }
+    SUBCASE("root with a user namespace has to be in before it")
+    {
+        spec.namespaces.user = Own::yes;
+        const Plan plan = planned(spec, root);
+        CHECK(begins_with(kinds_of(plan), "JoinNamespace CloseOnExec OpenHost"));
+        CHECK(plan.first_steps == 1);
+        CHECK(steps_of<ns::WriteIdMaps>(plan).size() +
+                  steps_of<ns::WriteIdMapsBelow>(plan).size() >=
+              1);
+    }
+    SUBCASE("with --userns it is joined from there")
+    {
+        spec.namespaces.join_user = 60;
+        const Plan plan = planned(spec, user);
+        CHECK(plan.first_steps == 0);
+        CHECK(plan.join_user == 60);
+        CHECK(step_of<ns::JoinNamespace>(plan).fd == 50);
+    }
+    SUBCASE("a network of one's own is something else")
+    {
+        spec.user_network = UserNetwork{};
+        CHECK(
+            begins_with(refusal(spec, user), "Can't use a user-mode network: the sandbox has no"));
+    }
+}
+
+TEST_CASE("plan: a command of a sandbox that others can find is not where the network is owned")
+{
+    Spec spec = with_root_bind();
+    spec.namespaces.net = Own::yes;
+    const auto users = [](const Spec& wish, const sys::Host& host) {
+        return steps_of<ns::NewUserNamespace>(planned(wish, host)).size();
+    };
+    CHECK(users(spec, user_host()) == 0);
+    spec.name = "box";
+    CHECK(users(spec, user_host()) == 1);
+    CHECK(users(spec, root_host()) == 0);
+    Spec with_rights = spec;
+    with_rights.capabilities = {{Kind::add, cap_net_raw}};
+    CHECK(users(with_rights, user_host()) == 0);
+    spec.namespaces.net = Own::no;
+    CHECK(users(spec, user_host()) == 0);
+}
+
 TEST_CASE("plan: mounts are not locked where nobody could lift anything")
 {
     Spec spec = with_root_bind();

@@ -37,11 +37,47 @@ TEST_CASE("a mode, with its settings")
     CHECK_FALSE(choice.user->end_with_helper);
 }
 
+TEST_CASE("a network that is joined, by each of its names")
+{
+    using By = nsbox::JoinNetwork::By;
+    struct Row {
+        const char* text;
+        By by;
+        const char* name;
+        int descriptor;
+    };
+    const Row rows[] = {
+        {"join:/run/netns/x,y", By::path, "/run/netns/x,y", -1},
+        {"join:./x", By::path, "./x", -1},
+        {"join:box", By::sandbox, "box", -1},
+        {"join:0123456789abcdef", By::sandbox, "0123456789abcdef", -1},
+        {"join:fd:0", By::descriptor, "fd:0", 0},
+        {"join:fd:12", By::descriptor, "fd:12", 12},
+    };
+    for (const Row& row : rows) {
+        NetworkChoice choice;
+        choice.user.emplace();
+        INFO(row.text);
+        REQUIRE_FALSE(parse_network(row.text, choice));
+        CHECK_FALSE(choice.own);
+        CHECK_FALSE(choice.user);
+        REQUIRE(choice.join);
+        CHECK(choice.join->by == row.by);
+        CHECK(choice.join->name == row.name);
+        CHECK(choice.join->descriptor == row.descriptor);
+    }
+    NetworkChoice choice;
+    REQUIRE_FALSE(parse_network("join:box", choice));
+    REQUIRE_FALSE(parse_network("none", choice));
+    CHECK_FALSE(choice.join);
+}
+
 TEST_CASE("what is no mode is refused with the reason")
 {
     for (const char* text :
          {"", "users", "user,", "user,mtu", "user,mtu=", "user,mtu=-1", "user,mtu=1x",
-          "user,link=", "user,ipv6=yes", "user,foo=on", "host,x"}) {
+          "user,link=", "user,ipv6=yes", "user,foo=on", "host,x", "join",
+          "join:", "join:fd:", "join:fd:x", "join:fd:-1", "join:fd:1x"}) {
         NetworkChoice choice;
         INFO(text);
         const auto wrong = parse_network(text, choice);
