@@ -115,13 +115,21 @@ def serve_datagrams(sock, answer=lambda data: data):
 
 
 class Names:
-    """A small name server: A and AAAA of the names it knows, and a TXT that is large."""
+    """A small name server: A and AAAA of the names it knows, and a TXT that is large. What begins
+    with "cut" it answers by TCP only: a datagram says that there is more."""
 
     def __init__(self, table):
         self.table = table
         self.asked = []
 
-    def answer(self, query):
+    def talk(self, client):
+        """Queries by TCP, each behind its length."""
+        with client, client.makefile("rb") as stream:
+            while len(head := stream.read(2)) == 2:
+                answer = self.answer(stream.read(int.from_bytes(head, "big")), by_tcp=True)
+                client.sendall(len(answer).to_bytes(2, "big") + answer)
+
+    def answer(self, query, by_tcp=False):
         at, labels = 12, []
         while query[at]:
             labels.append(query[at + 1:at + 1 + query[at]].decode())
@@ -138,7 +146,11 @@ class Names:
         if kind == 16 and name.startswith("large"):
             records += [bytes([255]) + b"x" * 255] * 20
         code = 0 if name in self.table else 3
-        head = query[:2] + struct.pack("!HHHHH", 0x8180 | code, 1, len(records), 0, 0)
+        is_cut = name.startswith("cut") and not by_tcp
+        if is_cut:
+            records = []
+        flags = 0x8180 | code | (0x0200 if is_cut else 0)
+        head = query[:2] + struct.pack("!HHHHH", flags, 1, len(records), 0, 0)
         body = b"".join(b"\xc0\x0c" + struct.pack("!HHIH", kind, 1, 60, len(r)) + r
                         for r in records)
         return head + query[12:end] + body
@@ -153,7 +165,8 @@ class World:
     def __init__(self, ctx, names=None):
         self.ctx = ctx
         self.has_own_etc = False
-        self.names = names or {"test.example": (FAR4, FAR6), "large.example": ()}
+        self.names = names or {"test.example": (FAR4, FAR6), "large.example": (),
+                               "cut.example": (FAR4, FAR6)}
         if os.getuid() == 0:
             nshelp.unshare(nshelp.CLONE_NEWNET | nshelp.CLONE_NEWNS)
         else:
@@ -204,7 +217,8 @@ class World:
             # One of the wildcard would answer from another address than it was asked at.
             in_threads((serve_streams, bound(socket.SOCK_STREAM, address, ECHO)),
                        (serve_datagrams, bound(socket.SOCK_DGRAM, address, ECHO)),
-                       (serve_datagrams, bound(socket.SOCK_DGRAM, address, 53), names.answer))
+                       (serve_datagrams, bound(socket.SOCK_DGRAM, address, 53), names.answer),
+                       (serve_streams, bound(socket.SOCK_STREAM, address, 53), names.talk))
         ready()
         while True:
             signal.pause()

@@ -14,7 +14,7 @@ import harness
 import netkit
 from harness import case
 from netkit import (DNS4, DNS6, ENDS, FAR4, FAR6, GATEWAY4, GATEWAY6, GUEST4, GUEST6, HOST4,
-                    HOST6, PEER4, SERVICE, World, answers, connects, events_of, links, reap_adopted,
+                    HOST6, PEER4, PEER6, SERVICE, World, answers, connects, events_of, links, reap_adopted,
                     service, stop)
 
 REFUSED = ("EHOSTUNREACH", "EACCES")  # ICMP and ICMPv6: prohibited.
@@ -325,6 +325,115 @@ def ask(server, name, kind=1):
     world.set_servers()
     result = world.python(ask + f"print(ask('{DNS4}', 'test.example'))")
     ctx.eq(words(ctx, result), ["code2"], "without a server")
+
+
+STREAMS = r"""
+import struct
+def question(name, kind):
+    return b"\x12\x34\x01\x00\x00\x01\0\0\0\0\0\0" + b"".join(
+        bytes([len(l)]) + l.encode() for l in name.split(".")) + b"\0" + struct.pack("!HH", kind, 1)
+def exact(s, size):
+    got = b""
+    while len(got) < size:
+        more = s.recv(size - len(got))
+        if not more: raise EOFError
+        got += more
+    return got
+def opened(server, port=53):
+    s = socket.socket(family(server), socket.SOCK_STREAM); s.settimeout(20)
+    s.connect((server, port))
+    return s
+def stream(s, name, kind=1):
+    q = question(name, kind)
+    s.sendall(len(q).to_bytes(2, "big") + q)
+    got = exact(s, int.from_bytes(exact(s, 2), "big"))
+    if got[:2] != q[:2] or not got[2] & 0x80: return "wrong"
+    if got[3] & 15: return "code%d" % (got[3] & 15)
+    return socket.inet_ntoa(got[-4:]) if kind == 1 else str(len(got))
+def by_tcp(server, name, kind=1, port=53):
+    try:
+        with opened(server, port) as s: return stream(s, name, kind)
+    except (OSError, EOFError) as e:
+        return errno.errorcode.get(getattr(e, "errno", None), type(e).__name__)
+"""
+
+
+@case("N06-tcp", "names are asked by TCP where an answer is too large for a datagram", timeout=120)
+def names_by_tcp(ctx):
+    world = World(ctx)
+    world.set_servers(PEER4, PEER6)
+    ask = "print(*(by_tcp(s, n, int(k)) for n, k in (('cut.example', 1), ('large.example', 16), " \
+        "('none.example', 1)) for s in sys.argv[1:]))"
+    size = str(12 + 19 + 20 * 268)
+    for link in links(ctx):
+        for net in ("", ",mtu=1500", ",outbound=off"):
+            result = world.python(STREAMS + ask, DNS4, DNS6, net=f"user,link={link}{net}")
+            ctx.eq(words(ctx, result), [FAR4, FAR4, size, size, "code3", "code3"], link + net)
+    # As resolvers do it by themselves: the datagram says that there is more.
+    result = ctx.ok(world.sandbox("getent", "ahosts", "cut.example"))
+    ctx.true(FAR4 in result.out and FAR6 in result.out, f"getent: {result}")
+    # Many connections at once, and several questions in one.
+    many = ("import concurrent.futures as f\n"
+            "def work(n):\n"
+            "    with opened(sys.argv[1 + n % 2]) as s:\n"
+            "        return [stream(s, 'cut.example') for _ in range(5)]\n"
+            "with f.ThreadPoolExecutor(40) as pool:\n"
+            "    print(*{a for all in pool.map(work, range(200)) for a in all})")
+    ctx.eq(words(ctx, world.python(STREAMS + many, DNS4, DNS6)), [FAR4], "many")
+
+
+@case("N06-tcp-host", "name servers of the host itself answer by TCP, and are out of reach otherwise",
+      timeout=120)
+def names_of_host_by_tcp(ctx):
+    world = World(ctx)
+    local = netkit.Names({"test.example": ("192.0.2.99",)})
+    for address in ("127.0.0.53", "::1", HOST4):
+        for port in (53, 54):
+            netkit.in_threads((netkit.serve_streams,
+                               netkit.bound(socket.SOCK_STREAM, address, port), local.talk))
+    direct = "print(*(by_tcp(*a) for a in (('127.0.0.53', 'test.example'), ('::1', 'test.example'), " \
+        f"('{HOST4}', 'test.example'))))"
+    control = ctx.run(netkit.PYTHON, "-c", netkit.CLIENT + STREAMS + direct)
+    ctx.eq(words(ctx, control), ["192.0.2.99"] * 3, "outside")
+    world.set_servers("127.0.0.53", "::1")
+    ask = f"print(by_tcp('{DNS4}', 'test.example'), by_tcp('{DNS6}', 'test.example'))\n"
+    ctx.eq(words(ctx, world.python(STREAMS + ask)), ["192.0.2.99"] * 2, "the loopback's")
+    got = words(ctx, world.python(STREAMS + direct))
+    ctx.true("192.0.2.99" not in got and len(got) == 3, f"directly: {got}")
+    # No other port of the server, and none of the gateway.
+    others = (f"print(by_tcp('{DNS4}', 'test.example', port=54), by_tcp('{DNS6}', 'test.example', "
+              f"port=54), by_tcp('{GATEWAY4}', 'test.example'), by_tcp('{GATEWAY6}', 'test.example'))")
+    got = words(ctx, world.python(STREAMS + others))
+    ctx.true(len(got) == 4 and all(word in REFUSED for word in got), f"other ports: {got}")
+    world.set_servers(HOST4)
+    got = words(ctx, world.python(STREAMS + ask))
+    ctx.eq(got[0], "192.0.2.99", "by an address of the host")
+    ctx.true(got[1] in REFUSED, f"without a server of IPv6: {got}")
+    got = words(ctx, world.python(STREAMS + direct))
+    ctx.true("192.0.2.99" not in got and got[2] in REFUSED, f"directly: {got}")
+
+
+@case("N06-tcp-change", "a connection to the name server outlives a change of servers", timeout=120)
+def names_change_by_tcp(ctx):
+    world = World(ctx)
+    local = netkit.Names({"test.example": ("192.0.2.99",)})
+    netkit.in_threads((netkit.serve_streams, netkit.bound(socket.SOCK_STREAM, "127.0.0.53", 53),
+                       local.talk))
+    code = (f"s = opened('{DNS4}')\n"
+            "print(stream(s, 'test.example'), flush=True)\n"
+            "sys.stdin.readline()\n"
+            "for _ in range(400):\n"
+            f"    got = by_tcp('{DNS4}', 'test.example')\n"
+            "    if got != '198.51.100.9': break\n"
+            "    time.sleep(0.05)\n"
+            "print(got, stream(s, 'test.example'), flush=True)\n")
+    proc = world.start(netkit.PYTHON, "-c", netkit.CLIENT + STREAMS + code, stdin=subprocess.PIPE)
+    ctx.eq(proc.stdout.readline().decode().strip(), FAR4, "the first server")
+    world.set_servers("127.0.0.53")
+    proc.stdin.write(b"\n")
+    proc.stdin.flush()
+    ctx.eq(proc.stdout.readline().decode().split(), ["192.0.2.99", FAR4], "the next, and the first")
+    ctx.eq(proc.wait(30), 0, "the status")
 
 
 @case("N09", "without a route on the host a sandbox starts, and what cannot be reached fails")

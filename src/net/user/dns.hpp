@@ -13,7 +13,7 @@
 namespace nsbox::net::user {
 
 /// Hands DNS queries in UDP datagrams from the sandbox on to the host's name servers and the answers
-/// back. A query that is repeated goes to the next server. See RFC 1035.
+/// back; those by TCP are NameStreams's. A query that is repeated goes to the next server. See RFC 1035.
 class DnsForwarder {
 public:
     using SendFrame = std::function<void(Bytes)>;

@@ -6,6 +6,7 @@
 #include "net/user/host_addresses.hpp"
 #include "net/user/judge.hpp"
 #include "net/user/link.hpp"
+#include "net/user/name_streams.hpp"
 #include "net/user/protocol.hpp"
 #include "net/user/reassembly.hpp"
 #include "net/user/stack.hpp"
@@ -95,14 +96,17 @@ public:
         addresses_.emplace(TRY(HostAddresses::open()));
         dns_.emplace(TRY(DnsForwarder::create(config_.link.mtu)));
         dns_->set_servers(config_.servers);
+        name_streams_.set_servers(config_.servers);
         relay_ = TRY(StreamRelay::create());
         forwards_ = TRY(Forwards::create(*relay_, *insider_, supervisor_));
         supervisor_.forwards = forwards_.get();
         take_rules();
         // The last thing that needs files: what it reads is needed when the first frame comes.
-        stack_ =
-            TRY(Stack::create({config_.link.mtu, config_.link.ipv6, rules_.host_loopback.any()},
-                              [this](Bytes frame) { send_frame(frame); }));
+        stack_ = TRY(Stack::create(
+            {config_.link.mtu, config_.link.ipv6, rules_.host_loopback.any()}, [this](Bytes frame) {
+                const std::vector<std::uint8_t> other = name_streams_.inward(frame);
+                send_frame(other.empty() ? frame : Bytes{other});
+            }));
         TRY(leave_file_tree());
         TRY(give_up_privilege());
         constexpr int families[] = {AF_INET, AF_INET6};
@@ -222,6 +226,7 @@ private:
         } else if (order->is(Order::follow) && first) {
             sandbox_ = std::move(first);
         } else if (std::vector<SocketAddress> servers; decode_servers(order->bytes, servers)) {
+            name_streams_.set_servers(servers);
             dns_->set_servers(std::move(servers));
         } else {
             return obey_about_forwards(*order);
@@ -333,7 +338,15 @@ private:
     {
         switch (judge(rules_, packet)) {
         case Verdict::pass:
+            name_streams_.pass(frame, packet);
             stack_->input(frame);
+            break;
+        case Verdict::name_stream:
+            if (const std::vector<std::uint8_t> other = name_streams_.outward(frame, packet);
+                !other.empty())
+                stack_->input(other);
+            else
+                send_frame(refusal(frame, packet));
             break;
         case Verdict::refuse:
             send_frame(refusal(frame, packet));
@@ -353,6 +366,7 @@ private:
     std::optional<HostAddresses> addresses_;
     std::optional<DnsForwarder> dns_;
     AskSupervisor supervisor_;
+    NameStreams name_streams_;
     std::unique_ptr<StreamRelay> relay_;
     std::unique_ptr<Forwards> forwards_;
     std::vector<Received> waiting_;  ///< Forwards that came before the link.

@@ -56,6 +56,8 @@ Verdict judge_own_network(const Rules& rules, const Packet& packet)
         return Verdict::pass;
     if (is_dns && packet.protocol == protocol_udp && packet.destination_port == dns_port)
         return Verdict::ask_dns;
+    if (is_dns && packet.protocol == protocol_tcp && packet.destination_port == dns_port)
+        return Verdict::name_stream;
     return Verdict::refuse;
 }
 

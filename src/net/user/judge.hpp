@@ -25,8 +25,9 @@ struct Rules {
 enum class Verdict {
     pass,  ///< To libslirp.
     drop,
-    refuse,   ///< The sender is told: see refusal().
-    ask_dns,  ///< A datagram to the name server's address, which is ours to answer.
+    refuse,       ///< The sender is told: see refusal().
+    ask_dns,      ///< A datagram to the name server's address, which is ours to answer...
+    name_stream,  ///< ...and a segment of TCP to it, see NameStreams.
 };
 
 /// Decides over one frame from the sandbox before libslirp sees it. Pure. Whatever it does not know

@@ -230,6 +230,18 @@ TEST_CASE("queries to the name server are answered here")
     CHECK(verdict(rules, make(guest.dns4, protocol_udp, 53)) == Verdict::ask_dns);
     CHECK(verdict(rules, make(guest.dns6, protocol_udp, 53)) == Verdict::ask_dns);
     CHECK(verdict(rules, make(guest.dns4, protocol_udp, 54)) == Verdict::refuse);
+    // Those by TCP go their own way, without outbound access too, and no other port does.
+    for (const Address& to : {guest.dns4, guest.dns6}) {
+        CHECK(verdict(rules, make(to, protocol_tcp, 53)) == Verdict::name_stream);
+        Rules closed;
+        closed.outbound = false;
+        CHECK(verdict(closed, make(to, protocol_tcp, 53)) == Verdict::name_stream);
+        CHECK(verdict(closed, make(to, protocol_udp, 53)) == Verdict::ask_dns);
+        for (const unsigned port : {0U, 52U, 54U, 853U})
+            CHECK(verdict(rules, make(to, protocol_tcp, port)) == Verdict::refuse);
+    }
+    for (const Address& to : {guest.gateway4, guest.gateway6, guest.guest4, ipv4(127, 0, 0, 53)})
+        CHECK(verdict(rules, make(to, protocol_tcp, 53)) == Verdict::refuse);
     CHECK(verdict(rules, make(guest.gateway4, protocol_udp, 53)) == Verdict::refuse);
 }
 
