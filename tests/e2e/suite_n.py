@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import threading
+import time
 
 import harness
 import netkit
@@ -478,6 +479,48 @@ def helper(ctx):
                        for fd in os.listdir(f"/proc/{pid}/fd")}
             allowed = {"socket", "anon_inode", "/dev/null", "/dev/net/tun", "pipe"}
             ctx.true(targets <= allowed, f"the descriptors of {pid}: {targets}")
+    proc.kill()
+    proc.wait(20)
+
+
+def processor_time(pids):
+    """What they have used so far, in seconds. See sched-stats in the kernel's documentation."""
+    total = 0
+    for pid in pids:
+        with open(f"/proc/{pid}/schedstat", encoding="ascii") as file:
+            total += int(file.read().split()[0])
+    return total / 1e9
+
+
+@case("N-idle", "a sandbox with ports and nobody at them uses less than 1 % of a processor")
+def idle(ctx):
+    world = World(ctx)
+    ports = [word for port in ("0:8000", "0:8001", "0:8002/udp", "0:localhost:8003", "0:8004")
+             for word in ("-p", port)]
+    code = r"""
+import socket, sys
+servers = [socket.create_server(("0.0.0.0", port)) for port in (8000, 8001, 8003)]
+print("ready", flush=True)
+sys.stdin.readline()
+while True: pass
+"""
+    proc = world.start(netkit.PYTHON, "-c", code, options=(*ENDS, *ports), stdin=subprocess.PIPE)
+    ctx.eq(proc.stdout.readline(), b"ready\n", "the services")
+
+    def share(pids):
+        before, start = processor_time(pids), time.monotonic()
+        time.sleep(1.5)  # A while to look at, not one to wait for something.
+        return (processor_time(pids) - before) / (time.monotonic() - start)
+
+    ours = [proc.pid, *helpers_below(proc.pid)]
+    ctx.eq(len(ours), 3, f"nsbox and its helper: {ours}")
+    # The start may take longer than that on a busy machine.
+    ctx.until(lambda: share(ours) < 0.01, why="an idle helper")
+    # A process that is not idle is seen to be busy.
+    command = max(pid for pid, name in harness.descendants(proc.pid) if name.startswith("python"))
+    proc.stdin.write(b"\n")
+    proc.stdin.flush()
+    ctx.until(lambda: share([command]) > 0.01, why="a busy command")
     proc.kill()
     proc.wait(20)
 
