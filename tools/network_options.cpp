@@ -40,6 +40,13 @@ bool to_link(const std::string& text, UserNetwork::Link& link)
     return link != Link::automatic || text == "auto";
 }
 
+bool to_tcp(const std::string& text, UserNetwork::Tcp& tcp)
+{
+    using Tcp = UserNetwork::Tcp;
+    tcp = text == "relay" ? Tcp::relay : Tcp::slirp;
+    return tcp == Tcp::relay || text == "slirp";
+}
+
 std::optional<std::string> apply_setting(const std::string& word, UserNetwork& user)
 {
     const std::size_t equals = word.find('=');
@@ -54,6 +61,10 @@ std::optional<std::string> apply_setting(const std::string& word, UserNetwork& u
         return to_link(value, user.link)
                    ? std::nullopt
                    : std::optional{"--net: link takes auto, tap or veth, not \"" + value + "\""};
+    if (key == "tcp")
+        return to_tcp(value, user.tcp)
+                   ? std::nullopt
+                   : std::optional{"--net: tcp takes slirp or relay, not \"" + value + "\""};
     bool* const target = key == "ipv6"       ? &user.ipv6
                          : key == "outbound" ? &user.outbound
                          : key == "names"    ? &user.names
@@ -61,7 +72,7 @@ std::optional<std::string> apply_setting(const std::string& word, UserNetwork& u
                                              : nullptr;
     if (target == nullptr)
         return "--net: there is no setting \"" + key +
-               "\" of user; there are mtu, link, ipv6, outbound, names and required";
+               "\" of user; there are mtu, link, tcp, ipv6, outbound, names and required";
     return to_switch(value, *target) ? std::nullopt
                                      : std::optional{"--net: " + key + takes_switch + value + "\""};
 }

@@ -212,6 +212,14 @@ struct UserNetwork {
     Link link = Link::automatic;
     unsigned mtu = 16384;  ///< Bytes, 1500 to 65520.
     bool ipv6 = true;
+    enum class Tcp {
+        slirp,
+        /// The sandbox's own kernel does what TCP takes, and the helper passes on bytes: several times
+        /// as fast. A connection that the helper then may not or cannot make is reset after connect(2)
+        /// has succeeded inside. Needs nf_tables with address translation, Linux 5.12.
+        relay,
+    };
+    Tcp tcp = Tcp::slirp;
     bool outbound = true;  ///< The command may begin connections to the outside.
     /// /etc/resolv.conf and /etc/hosts of the sandbox are covered by files that fit, unless one of the
     /// operations is about them. Where they are missing they are made, but never on the host.

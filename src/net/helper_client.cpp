@@ -124,6 +124,7 @@ Result<std::unique_ptr<HelperClient>> HelperClient::start(user::HelperConfig con
     if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
         return fail(cannot_start, errno, "socketpair");
     client->channel_ = Fd{ends[0]};
+    client->tcp_ = config.link.tcp;
     config.servers = client->resolv_conf_.now().servers;
     TRY(client->execute(Fd{ends[1]}));
     TRY(client->say(encode(config)));

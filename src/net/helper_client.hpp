@@ -47,6 +47,7 @@ public:
     bool is_ready() const noexcept { return is_ready_; }
     user::LinkKind link() const noexcept { return link_; }
     bool has_ipv6() const noexcept { return ipv6_; }
+    user::TcpPath tcp() const noexcept { return tcp_; }
 
     const ResolvConf& resolv_conf() const noexcept { return resolv_conf_.now(); }
 
@@ -114,6 +115,7 @@ private:
     bool is_following_ = false;
     user::LinkKind link_ = user::LinkKind::automatic;
     bool ipv6_ = false;
+    user::TcpPath tcp_ = user::TcpPath::slirp;
 };
 
 }  // namespace nsbox::net

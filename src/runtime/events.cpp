@@ -159,8 +159,10 @@ void Events::started(pid_t child, pid_t command, const NamespaceReport& report,
 void Events::network(const net::HelperClient& helper) const
 {
     const bool tap = helper.link() == net::user::LinkKind::tap;
+    const bool relay = helper.tcp() == net::user::TcpPath::relay;
     write(std::string{"\"event\": \"network\", \"mode\": \"user\", \"link\": \""} +
-          (tap ? "tap" : "veth") + "\", \"ipv6\": " + (helper.has_ipv6() ? "true" : "false"));
+          (tap ? "tap" : "veth") + "\", \"tcp\": \"" + (relay ? "relay" : "slirp") +
+          "\", \"ipv6\": " + (helper.has_ipv6() ? "true" : "false"));
 }
 
 void Events::port(const PublishedPort& port) const

@@ -204,6 +204,8 @@ Result<> plan_network(const Spec& spec, Plan& plan)
                                                               : LinkKind::automatic;
     config.link.mtu = wish.mtu;
     config.link.ipv6 = wish.ipv6;
+    config.link.tcp =
+        wish.tcp == UserNetwork::Tcp::relay ? net::user::TcpPath::relay : net::user::TcpPath::slirp;
     config.outbound = wish.outbound;
     for (const Ports& ports : wish.host_loopback)
         config.host_loopback.push_back({ports.first, ports.last});

@@ -11,10 +11,12 @@
 #include "net/user/reassembly.hpp"
 #include "net/user/stack.hpp"
 #include "net/user/stream_relay.hpp"
+#include "net/user/tcp_relay.hpp"
 #include "sys/packing.hpp"
 #include "sys/pass.hpp"
 #include "sys/raw.hpp"
 
+#include <algorithm>
 #include <array>
 #include <csignal>
 #include <linux/prctl.h>
@@ -22,6 +24,7 @@
 #include <map>
 #include <optional>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -92,12 +95,14 @@ public:
             return false;
         if (!decode(first->bytes, config_))
             return refuse("Can't start the network helper", {}, "it is of another version");
+        raise_descriptor_limit();
         insider_ = TRY(Insider::start());
         addresses_.emplace(TRY(HostAddresses::open()));
         dns_.emplace(TRY(DnsForwarder::create(config_.link.mtu)));
         dns_->set_servers(config_.servers);
         name_streams_.set_servers(config_.servers);
         relay_ = TRY(StreamRelay::create());
+        tcp_relay_.emplace(*relay_, rules_, *dns_);
         forwards_ = TRY(Forwards::create(*relay_, *insider_, supervisor_));
         supervisor_.forwards = forwards_.get();
         take_rules();
@@ -126,6 +131,7 @@ public:
     void end()
     {
         forwards_.reset();
+        tcp_relay_.reset();
         relay_.reset();
         ::shutdown(helper_channel, SHUT_RDWR);
         insider_.reset();
@@ -141,8 +147,19 @@ private:
         dns,
         doors,
         streams,
-        slots
+        redirected,
+        slots = redirected + TcpRelay::slots
     };
+
+    /// A connection takes two, and all that the host allows is what this process may use.
+    static void raise_descriptor_limit()
+    {
+        rlimit limit{};
+        if (::getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+            limit.rlim_cur = limit.rlim_max;
+            ::setrlimit(RLIMIT_NOFILE, &limit);
+        }
+    }
 
     void take_rules()
     {
@@ -182,8 +199,10 @@ private:
         fds_[dns] = {dns_->descriptor(), POLLIN, 0};
         fds_[doors] = {forwards_->descriptor(), POLLIN, 0};
         fds_[streams] = {relay_->descriptor(), POLLIN, 0};
-        const int timeout = stack_->add_to(fds_);
-        if (::poll(fds_.data(), fds_.size(), timeout) < 0) {
+        // As unsigned numbers, in which -1 is later than anything.
+        const auto pause = static_cast<unsigned>(tcp_relay_->add_to(&fds_[redirected]));
+        const auto timeout = static_cast<unsigned>(stack_->add_to(fds_));
+        if (::poll(fds_.data(), fds_.size(), static_cast<int>(std::min(pause, timeout))) < 0) {
             if (errno != EINTR)
                 return fail("poll", errno, "the network helper");
             for (pollfd& fd : fds_)
@@ -199,6 +218,7 @@ private:
             dns_->handle([this](Bytes frame) { send_frame(frame); });
         if (fds_[doors].revents != 0)
             forwards_->handle();
+        tcp_relay_->handle(&fds_[redirected]);
         if (fds_[streams].revents != 0)
             relay_->handle();
         if (fds_[frames].revents != 0)
@@ -291,6 +311,7 @@ private:
     {
         is_building_ = false;
         link_ = TRY(insider_->finish());
+        tcp_relay_->begin(std::move(link_.redirection));
         for (Received& order : std::exchange(waiting_, {}))
             TRY(obey_about_forwards(order));
         std::string out;
@@ -368,6 +389,7 @@ private:
     AskSupervisor supervisor_;
     NameStreams name_streams_;
     std::unique_ptr<StreamRelay> relay_;
+    std::optional<TcpRelay> tcp_relay_;
     std::unique_ptr<Forwards> forwards_;
     std::vector<Received> waiting_;  ///< Forwards that came before the link.
     std::map<std::uint64_t, Forwards::Id> numbers_;

@@ -276,9 +276,9 @@ Result<> enter_owner(const Fd& network)
     return {};
 }
 
-Result<Link> make_link(const Fd& network, const LinkWish& wish)
+/// Leaves this process in the sandbox's network namespace.
+Result<Link> make_frames(const Fd& network, const LinkWish& wish)
 {
-    TRY(enter_owner(network));
     const bool try_tap = wish.kind != LinkKind::veth;
     if (try_tap) {
         if (const Fd probe = open_tun(); probe || wish.kind == LinkKind::tap) {
@@ -289,6 +289,15 @@ Result<Link> make_link(const Fd& network, const LinkWish& wish)
         }
     }
     return make_veth(network, wish);
+}
+
+Result<Link> make_link(const Fd& network, const LinkWish& wish)
+{
+    TRY(enter_owner(network));
+    Link link = TRY(make_frames(network, wish));
+    if (wish.tcp == TcpPath::relay)
+        link.redirection = TRY(redirect_tcp(link.ipv6));
+    return link;
 }
 
 // What the two say to each other: `wish` with the namespace; the link or an Error; then (family, type,
@@ -302,9 +311,25 @@ std::string pack_error(const Error& error)
     return out;
 }
 
-/// The frames' descriptor stays open here too. Its last end takes the kernel some 10 ms, which the
-/// end of the helper then need not wait for.
-Fd serve_build(int channel)
+/// Descriptors one after the other, each with a byte, after the message that counts them.
+bool send_each(int channel, const std::vector<const Fd*>& descriptors)
+{
+    for (const Fd* descriptor : descriptors) {
+        const int fds[] = {descriptor->get()};
+        if (sys::send_with_descriptors(channel, "", 1, fds) < 0)
+            return false;
+    }
+    return true;
+}
+
+/// What keeps the link as it is. It stays open here too: the last end of such descriptors takes the
+/// kernel some 10 ms, which the end of the helper then need not wait for.
+struct Held {
+    Fd frames;
+    Fd rules;
+};
+
+Held serve_build(int channel)
 {
     std::array<char, 256> buffer;
     int fds[1];
@@ -318,6 +343,7 @@ Fd serve_build(int channel)
     wish.kind = static_cast<LinkKind>(from.number());
     wish.mtu = static_cast<unsigned>(from.number());
     wish.ipv6 = from.number() != 0;
+    wish.tcp = static_cast<TcpPath>(from.number());
     Result<Link> link = make_link(network, wish);
     if (!link) {
         const std::string out = pack_error(link.error());
@@ -328,10 +354,18 @@ Fd serve_build(int channel)
     pack(out, std::uint64_t{1});
     pack(out, static_cast<std::uint64_t>(link->kind));
     pack(out, std::uint64_t{link->ipv6});
+    const Redirection& redirection = link->redirection;
+    std::vector<const Fd*> more;
+    if (redirection.rules)
+        more.push_back(&redirection.rules);
+    for (const Fd& listener : redirection.listeners)
+        more.push_back(&listener);
+    pack(out, more.size());
     const int frames[] = {link->frames.get()};
-    if (sys::send_with_descriptors(channel, out.data(), out.size(), frames) < 0)
+    if (sys::send_with_descriptors(channel, out.data(), out.size(), frames) < 0 ||
+        !send_each(channel, more))
         return {};
-    return std::move(link->frames);
+    return {std::move(link->frames), std::move(link->redirection.rules)};
 }
 
 void serve_sockets(int channel)
@@ -359,8 +393,8 @@ constexpr int families_of_insider[] = {AF_INET, AF_INET6, AF_NETLINK};
 [[noreturn]] void run_insider(int channel)
 {
     raw::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    const Fd frames = serve_build(channel);
-    if (frames && leave_file_tree() && give_up_privilege() &&
+    const Held held = serve_build(channel);
+    if (held.frames && leave_file_tree() && give_up_privilege() &&
         allow_only(calls_of_insider, families_of_insider))
         serve_sockets(channel);
     ::_exit(0);
@@ -400,6 +434,7 @@ Result<> Insider::build(const Fd& network, const LinkWish& wish)
     pack(bytes, static_cast<std::uint64_t>(wish.kind));
     pack(bytes, std::uint64_t{wish.mtu});
     pack(bytes, std::uint64_t{wish.ipv6});
+    pack(bytes, static_cast<std::uint64_t>(wish.tcp));
     const int fds[] = {network.get()};
     const long put = sys::send_with_descriptors(channel_.get(), bytes.data(), bytes.size(), fds);
     if (put < 0)
@@ -423,8 +458,19 @@ Result<Link> Insider::finish()
         return refuse("", from.text());
     link.kind = static_cast<LinkKind>(from.number());
     link.ipv6 = from.number() != 0;
+    const std::uint64_t more = from.number();
     if (!from.is_done() || !link.frames)
         return refuse(failed, "the process inside", "it is of another version");
+    for (std::uint64_t i = 0; i < more; ++i) {
+        char byte = 0;
+        int next[1];
+        if (sys::receive_with_descriptors(channel_.get(), &byte, 1, next) <= 0 || next[0] < 0)
+            return refuse(failed, "the process inside", "it ended early");
+        if (i == 0)
+            link.redirection.rules = Fd{next[0]};
+        else
+            link.redirection.listeners.emplace_back(next[0]);
+    }
     return link;
 }
 

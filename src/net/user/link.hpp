@@ -1,6 +1,7 @@
 #pragma once
 
 #include "net/user/inside.hpp"
+#include "net/user/redirect.hpp"
 #include "sys/error.hpp"
 #include "sys/fd.hpp"
 
@@ -15,16 +16,24 @@ enum class LinkKind : std::uint64_t {
     veth,  ///< A packet socket on the far end of a veth pair, in a network namespace of its own.
 };
 
+/// Who carries the TCP connections that begin in the sandbox.
+enum class TcpPath : std::uint64_t {
+    slirp,  ///< libslirp, from frames, as everything else.
+    relay,  ///< The sandbox's kernel, as far as a listener of the helper: see TcpRelay.
+};
+
 struct LinkWish {
     LinkKind kind = LinkKind::automatic;
     unsigned mtu = 0;
     bool ipv6 = true;
+    TcpPath tcp = TcpPath::slirp;
 };
 
 struct Link {
     LinkKind kind = LinkKind::automatic;
-    sys::Fd frames;     ///< read(2) and write(2) take one Ethernet frame. Non-blocking.
-    bool ipv6 = false;  ///< The sandbox has IPv6 addresses.
+    sys::Fd frames;           ///< read(2) and write(2) take one Ethernet frame. Non-blocking.
+    bool ipv6 = false;        ///< The sandbox has IPv6 addresses.
+    Redirection redirection;  ///< For TcpPath::relay.
 };
 
 /// A process of its own that goes into the sandbox's network namespace, builds the link there, and

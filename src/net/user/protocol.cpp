@@ -41,6 +41,7 @@ std::string encode(const HelperConfig& config)
     pack(out, static_cast<std::uint64_t>(config.link.kind));
     pack(out, std::uint64_t{config.link.mtu});
     pack(out, std::uint64_t{config.link.ipv6});
+    pack(out, static_cast<std::uint64_t>(config.link.tcp));
     pack(out, std::uint64_t{config.outbound});
     pack(out, config.host_loopback.size());
     for (const PortRange& range : config.host_loopback)
@@ -57,6 +58,7 @@ bool decode(const std::string& bytes, HelperConfig& config)
     config.link.kind = static_cast<LinkKind>(from.number());
     config.link.mtu = static_cast<unsigned>(from.number());
     config.link.ipv6 = from.number() != 0;
+    config.link.tcp = static_cast<TcpPath>(from.number());
     config.outbound = from.number() != 0;
     config.host_loopback.clear();
     for (std::uint64_t left = from.count(); left > 0; --left) {

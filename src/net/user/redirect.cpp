@@ -1,0 +1,94 @@
+#include "net/user/redirect.hpp"
+
+#include "net/user/address.hpp"
+#include "net/user/netfilter.hpp"
+
+// Before the kernel's headers, which then leave out what is in it.
+#include <netinet/in.h>
+
+#include <cerrno>
+#include <cstring>
+#include <linux/netfilter_ipv4.h>
+#include <linux/netfilter_ipv6/ip6_tables.h>
+#include <sys/socket.h>
+
+namespace nsbox::net::user {
+
+namespace {
+
+using sys::Fd;
+
+constexpr Literal failed{"Can't redirect TCP connections"};
+
+/// On a port that the kernel chooses.
+Result<Fd> listen_on_loopback(bool v6)
+{
+    constexpr int most_waiting = 4096;
+    Fd socket{::socket(v6 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)};
+    sockaddr_in6 address6{};
+    address6.sin6_family = AF_INET6;
+    address6.sin6_addr = in6addr_loopback;
+    sockaddr_in address4{};
+    address4.sin_family = AF_INET;
+    address4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    const auto* const address = v6 ? reinterpret_cast<const sockaddr*>(&address6)
+                                   : reinterpret_cast<const sockaddr*>(&address4);
+    if (!socket || ::bind(socket.get(), address, v6 ? sizeof address6 : sizeof address4) < 0 ||
+        ::listen(socket.get(), most_waiting) < 0)
+        return fail(failed, errno, v6 ? "a listener on ::1" : "a listener on 127.0.0.1");
+    return socket;
+}
+
+netfilter::Rule redirect_to(const Fd& listener, bool v6)
+{
+    // What goes to the namespace's own addresses, whatever they are, leaves through lo.
+    return {netfilter::OutInterface{"lo", true}, netfilter::To{{Address{v6, {}}, 0}},
+            netfilter::Protocol{protocol_tcp},
+            netfilter::Redirect{bound_address(listener.get()).port()}};
+}
+
+}  // namespace
+
+Result<Redirection> redirect_tcp(bool ipv6)
+{
+    Redirection redirection;
+    netfilter::Chain chain{"output",
+                           netfilter::Type::nat,
+                           netfilter::Hook::output,
+                           netfilter::priority_translate_destination,
+                           true,
+                           {}};
+    for (const bool v6 : {false, true}) {
+        if (v6 && !ipv6)
+            continue;
+        redirection.listeners.push_back(TRY(listen_on_loopback(v6)));
+        chain.rules.push_back(redirect_to(redirection.listeners.back(), v6));
+    }
+    netfilter::Owner owner = TRY(netfilter::Owner::open());
+    TRY(owner.write({"nsbox", {std::move(chain)}}));
+    redirection.rules = owner.release();
+    return redirection;
+}
+
+bool original_destination(int socket, Destination& destination) noexcept
+{
+    const bool v6 = bound_address(socket).family() == AF_INET6;
+    sockaddr_storage found{};
+    socklen_t size = sizeof found;
+    if (::getsockopt(socket, v6 ? SOL_IPV6 : SOL_IP, v6 ? IP6T_SO_ORIGINAL_DST : SO_ORIGINAL_DST,
+                     &found, &size) < 0)
+        return false;
+    destination.address.v6 = v6;
+    if (v6) {
+        const auto* const name = reinterpret_cast<const sockaddr_in6*>(&found);
+        std::memcpy(destination.address.bytes.data(), &name->sin6_addr, 16);
+        destination.port = ntohs(name->sin6_port);
+    } else {
+        const auto* const name = reinterpret_cast<const sockaddr_in*>(&found);
+        std::memcpy(destination.address.bytes.data(), &name->sin_addr, 4);
+        destination.port = ntohs(name->sin_port);
+    }
+    return true;
+}
+
+}  // namespace nsbox::net::user
