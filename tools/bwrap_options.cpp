@@ -90,7 +90,7 @@ constexpr OptionInfo table[] = {
     {Opt::distinct_status, "--distinct-status", "", 0, "Exit with 125 where nsbox fails, 126 or 127 where\nthe command cannot be executed or found", ""},
     {Opt::events_fd, "--events-fd", "FD", 1, "Write everything that happens to FD, as JSON", an},
     {Opt::name, "--name", "NAME", 1, "Let nsbox ps, exec, kill and wait find it as NAME", an},
-    {Opt::net, "--net", "MODE", 1, "The network: host, none, join:PATH|fd:FD|NAME, or user[,mtu=BYTES]\n[,link=auto|tap|veth][,tcp=slirp|relay][,ipv6=off][,outbound=off]\n[,names=off][,required=off]", an},
+    {Opt::net, "--net", "MODE", 1, "The network: host, none, join:PATH|fd:FD|NAME, or user[,mtu=BYTES]\n[,link=auto|tap|veth][,tcp=relay][,ipv6=off][,outbound=off]\n[,names=off][,required=off]", an},
     {Opt::host_loopback, "--host-loopback", "PORTS", 1, "Let --net user reach these ports of the host's loopback, or all", an},
     {Opt::publish, "--publish", "PORTS", 1, "[ADDRESS:]HOSTPORT:[localhost:]PORT[/udp]: let the host's port\nlead to one of --net user (also -p); or unix:PATH:PORT", an},
     {Opt::host_socket, "--host-socket", "PATH:PORT", 1, "Let a port of --net user lead to the host's unix socket", an},

@@ -27,7 +27,7 @@ SocketAddress some_server(std::uint8_t last)
 TEST_CASE("a configuration comes back as it was, and no part of one does")
 {
     HelperConfig config;
-    config.link = {LinkKind::veth, 16384, false};
+    config.link = {LinkKind::veth, 16384, false, TcpPath::relay};
     config.outbound = false;
     config.host_loopback = {{1, 65535}, {80, 80}};
     config.servers = {some_server(1), some_server(2)};
@@ -37,6 +37,7 @@ TEST_CASE("a configuration comes back as it was, and no part of one does")
     CHECK(got.link.kind == LinkKind::veth);
     CHECK(got.link.mtu == 16384);
     CHECK_FALSE(got.link.ipv6);
+    CHECK(got.link.tcp == TcpPath::relay);
     CHECK_FALSE(got.outbound);
     REQUIRE(got.host_loopback.size() == 2);
     CHECK(got.host_loopback[0].last == 65535);

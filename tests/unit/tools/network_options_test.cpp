@@ -27,6 +27,7 @@ TEST_CASE("a mode, with its settings")
     REQUIRE(choice.user);
     CHECK(choice.user->mtu == 16384);
     CHECK(choice.user->outbound);
+    CHECK(choice.user->tcp == UserNetwork::Tcp::slirp);
     REQUIRE_FALSE(
         parse_network("user,mtu=1500,link=veth,ipv6=off,outbound=off,required=off", choice));
     CHECK(choice.own);
@@ -35,6 +36,10 @@ TEST_CASE("a mode, with its settings")
     CHECK_FALSE(choice.user->ipv6);
     CHECK_FALSE(choice.user->outbound);
     CHECK_FALSE(choice.user->end_with_helper);
+    REQUIRE_FALSE(parse_network("user,tcp=relay", choice));
+    CHECK(choice.user->tcp == UserNetwork::Tcp::relay);
+    REQUIRE_FALSE(parse_network("user,tcp=relay,tcp=slirp", choice));
+    CHECK(choice.user->tcp == UserNetwork::Tcp::slirp);
 }
 
 TEST_CASE("a network that is joined, by each of its names")
@@ -76,7 +81,7 @@ TEST_CASE("what is no mode is refused with the reason")
 {
     for (const char* text :
          {"", "users", "user,", "user,mtu", "user,mtu=", "user,mtu=-1", "user,mtu=1x",
-          "user,link=", "user,ipv6=yes", "user,foo=on", "host,x", "join",
+          "user,link=", "user,tcp=", "user,tcp=on", "user,ipv6=yes", "user,foo=on", "host,x", "join",
           "join:", "join:fd:", "join:fd:x", "join:fd:-1", "join:fd:1x"}) {
         NetworkChoice choice;
         INFO(text);
