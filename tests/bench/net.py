@@ -1,17 +1,21 @@
 #!/usr/bin/python3
-"""What a user-mode network costs, against slirp4netns in the same run.
+"""What a user-mode network costs, against slirp4netns and pasta in the same run.
 
-    tests/bench/net.py --nsbox NSBOX [--rounds N] [--only throughput|connect|start] [--as USER]
+    tests/bench/net.py --nsbox NSBOX [--rounds N] [--only throughput|relay|connect|start]
+        [--as USER]
 
 As root: slirp4netns has a tap then, while nsbox runs as an ordinary user without one. Throughput is
-iperf3's, of one connection to a server on the host's loopback. The start is that of a sandbox until
+iperf3's, of one connection to a server on the host's loopback. "relay" is the throughput with
+tcp=relay, against slirp4netns at the MTU that is best for it and pasta's spliced path. The start is that of a sandbox until
 its first byte from such a server, against a chain of unshare, slirp4netns, nsenter and bwrap.
-Needs iperf3, slirp4netns and bubblewrap. Nothing leaves the machine. Prints medians.
+Needs iperf3, slirp4netns and bubblewrap; without pasta
+(Debian package passt) its rows are missing. Nothing leaves the machine. Prints medians.
 """
 
 import argparse
 import json
 import os
+import shutil
 import signal
 import socket
 import statistics
@@ -84,16 +88,37 @@ class Slirp:
             process.wait()
 
 
-def iperf(prefix, reverse):
+# An ordinary user's pasta, with a /dev/net/tun that it may open, in a mount namespace of its own.
+PASTA = """
+[ -e "$1/tun" ] || mknod "$1/tun" c 10 200; chmod 666 "$1/tun"
+mount --bind "$1/tun" /dev/net/tun
+user=$2; shift 2
+exec setpriv --reuid=$user --regid=$user --clear-groups \\
+    pasta -q --config-net -T $PORT -t none -u none -U none -- "$@"
+"""
+
+
+def pasta(options, folder):
+    """What runs a command in a network namespace of pasta's; None where there is no pasta."""
+    if not shutil.which("pasta"):
+        return None
+    return ["unshare", "-m", "sh", "-ec", PASTA.replace("$PORT", str(PORT)), "sh", folder,
+            options.user]
+
+
+def iperf(prefix, reverse, address="10.0.2.2"):
     server = subprocess.Popen(["iperf3", "-s", "-B", "127.0.0.1", "-p", str(PORT), "-1"],
                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    time.sleep(0.3)
-    words = ["iperf3", "-c", "10.0.2.2", "-p", str(PORT), "-t", "2", "-J"]
+    listens = f"0100007F:{PORT:04X} 00000000:0000 0A"
+    while listens not in open("/proc/net/tcp", encoding="ascii").read():
+        time.sleep(0.01)
+    words = ["iperf3", "-c", address, "-p", str(PORT), "-t", "2", "-J"]
     done = subprocess.run([*prefix, *words, *(["-R"] if reverse else [])], capture_output=True,
                           text=True, check=False)
     server.kill()
     server.wait()
-    report = json.loads(done.stdout)
+    # pasta says things of its own before.
+    report = json.loads(done.stdout[done.stdout.index("{\n"):])
     return report["end"]["sum_received"]["bits_per_second"] / 1e9
 
 
@@ -112,6 +137,31 @@ def throughput(options):
     for (who, mtu, reverse), values in sorted(figures.items()):
         print(f"{who:12} MTU {mtu:5} {'in ' if reverse else 'out'}"
               f" {statistics.median(values):6.2f} Gbit/s")
+
+
+def relay(options, folder):
+    """One connection with tcp=relay; the peers take turns with it."""
+    figures = {}
+    best = Slirp(16384)
+    lines = {"nsbox, tcp=relay": (sandbox(options, "user,tcp=relay"), "10.0.2.2"),
+             "slirp4netns, MTU 16384": (best.prefix, "10.0.2.2"),
+             "the host's loopback": ([], "127.0.0.1")}
+    if words := pasta(options, folder):
+        lines["pasta, spliced"] = (words, "127.0.0.1")  # What -T leads to the host's.
+    for turn in range(options.rounds):
+        # Who comes first changes, for what else the machine does.
+        names = list(lines)[turn % 2::] + list(lines)[:turn % 2]
+        for name in names:
+            for reverse in (False, True):
+                figures.setdefault((name, reverse), []).append(
+                    iperf(lines[name][0], reverse, lines[name][1]))
+    best.end()
+    own = {reverse: statistics.median(figures["nsbox, tcp=relay", reverse])
+           for reverse in (False, True)}
+    for (name, reverse), values in figures.items():
+        middle = statistics.median(values)
+        print(f"{name:22} {'in ' if reverse else 'out'} {middle:6.2f} Gbit/s, the relay makes "
+              f"{own[reverse] / middle:.2f} of it")
 
 
 def sandbox(options, net):
@@ -144,21 +194,25 @@ def connect(options, client):
     """The time of many, without that of a few."""
     few, many = 10, 1010
     peer = Slirp(1500)
-    mine, theirs = [], []
+    mine, relayed, theirs = [], [], []
     for _ in range(options.rounds):
-        for prefix, times in ((sandbox(options, "user"), mine), (peer.prefix, theirs)):
+        for prefix, times in ((sandbox(options, "user"), mine),
+                              (sandbox(options, "user,tcp=relay"), relayed),
+                              (peer.prefix, theirs)):
             took = [seconds_of([*prefix, client, "10.0.2.2", str(PORT), str(n)])
                     for n in (few, many)]
             times.append((took[1] - took[0]) / (many - few) * 1e6)
     peer.end()
-    print(f"connect, a byte each way, close: nsbox {statistics.median(mine):.0f} us, "
-          f"slirp4netns {statistics.median(theirs):.0f} us, "
-          f"ratio {statistics.median(mine) / statistics.median(theirs):.2f}")
+    peers = statistics.median(theirs)
+    for name, times in (("nsbox", mine), ("nsbox, tcp=relay", relayed)):
+        print(f"connect, a byte each way, close: {name} {statistics.median(times):.0f} us, "
+              f"slirp4netns {peers:.0f} us, ratio {statistics.median(times) / peers:.2f}")
 
 
 def start(options, client, folder):
     rest = [client, "10.0.2.2", str(PORT), "1"]
     lines = {"as a user, veth": [*sandbox(options, "user"), *rest],
+             "as a user, veth, tcp=relay": [*sandbox(options, "user,tcp=relay"), *rest],
              "as root, tap": [options.nsbox, "--net", "user", "--host-loopback", str(PORT),
                               *SYSTEM, *rest],
              "the chain, as root": ["sh", "-c", CHAIN, "sh", f"{folder}/fifo", *rest]}
@@ -175,7 +229,7 @@ def main():
     parser.add_argument("--nsbox", required=True)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--as", dest="user", default="nsbox-test")
-    parser.add_argument("--only", choices=["throughput", "connect", "start"])
+    parser.add_argument("--only", choices=["throughput", "relay", "connect", "start"])
     options = parser.parse_args()
     if os.getuid() != 0:
         sys.exit("tests/bench/net.py: run this as root: the peer needs a tap")
@@ -183,6 +237,8 @@ def main():
         throughput(options)
     with tempfile.TemporaryDirectory(prefix="nsbox-bench-", dir="/var/tmp") as folder:
         os.chmod(folder, 0o755)
+        if options.only in (None, "relay"):
+            relay(options, folder)
         client = f"{folder}/connect"
         subprocess.run(["cc", "-O1", "-static", "-x", "c", "-o", client, "-"], input=CLIENT,
                        text=True, check=True)

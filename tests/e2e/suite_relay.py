@@ -302,6 +302,37 @@ print(*(s.recv(9).decode() for s in same))
     ctx.eq(thread.is_alive(), False, "the server's end")
 
 
+@case("N-relay-short", "connections beyond the helper's descriptors wait, and none is lost")
+def short(ctx):
+    world = World(ctx)
+    kept = serve("127.0.0.1", 7000)
+    code = r"""
+import select
+count = int(sys.argv[2])
+socks = [socket.create_connection((sys.argv[1], 7000), 60) for _ in range(count)]
+for i, s in enumerate(socks): s.sendall(b"%06d" % i)
+left, answered, most = dict(enumerate(socks)), 0, 0
+# The first ones keep the helper's descriptors until no other one is answered for a while.
+while left:
+    ready = select.select(list(left.values()), [], [], 1)[0]
+    for i in [i for i, s in left.items() if s in ready]:
+        s = left.pop(i)
+        answered += s.recv(6, socket.MSG_WAITALL) == b"%06d" % i
+    if not ready:
+        most = max(most, len(left))
+        for s in socks:
+            if s not in left.values(): s.close()
+print(answered, "waited" if most else "none waited")
+"""
+    for limit, expected in (("64", "waited"), ("400", "none waited")):
+        command = ("sh", "-c", f'ulimit -n {limit}; exec "$@"', "sh", ctx.nsbox, "--net",
+                   nets(ctx)[0], "--host-loopback", "7000", *netkit.SYSTEM, netkit.PYTHON, "-c",
+                   netkit.CLIENT + code, GATEWAY4, "45")
+        got = ctx.ok(ctx.run(*command, timeout=50)).out.strip()
+        ctx.eq(got, f"45 {expected}", f"with {limit} descriptors")
+    kept.close()
+
+
 @case("N-relay-integrity", "200 MB each way at once arrive unchanged", timeout=240)
 def integrity(ctx):
     world = World(ctx)

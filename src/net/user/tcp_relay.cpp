@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <fcntl.h>
 
 namespace nsbox::net::user {
 
@@ -17,6 +18,11 @@ constexpr int pause_when_short = 50;  // Milliseconds.
 constexpr std::uint16_t dns_port = 53;
 
 const GuestNetwork guest;
+
+bool is_shortage(int error)
+{
+    return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
+}
 
 SocketAddress socket_address(const Address& address, std::uint16_t port)
 {
@@ -82,11 +88,17 @@ void TcpRelay::handle(const pollfd* fds)
 void TcpRelay::accept_some(int listener)
 {
     for (int i = 0; i < connections_a_turn && !is_short_; ++i) {
+        if (!spare_)
+            spare_ = Fd{::fcntl(listener, F_DUPFD_CLOEXEC, 0)};
+        if (!spare_) {
+            is_short_ = true;  // Those that wait go on waiting.
+            return;
+        }
         Fd client{::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC)};
         if (client)
             take(std::move(client));
-        else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
-            is_short_ = true;  // Those that wait go on waiting.
+        else if (is_shortage(errno))
+            is_short_ = true;
         else if (errno == EAGAIN)
             return;
     }
@@ -100,7 +112,15 @@ void TcpRelay::take(Fd client)
                                      : SocketAddress{};
     if (target.size == 0)
         return reset(std::move(client));
-    Fd server{::socket(target.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP)};
+    const auto open = [&target] {
+        return Fd{
+            ::socket(target.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP)};
+    };
+    Fd server = open();
+    if (!server && is_shortage(errno)) {
+        spare_.reset();
+        server = open();
+    }
     if (!server || (::connect(server.get(), target.get(), target.size) < 0 && errno != EINPROGRESS))
         return reset(std::move(client));
     relay_.join(std::move(client), std::move(server));

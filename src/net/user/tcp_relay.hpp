@@ -40,6 +40,8 @@ private:
     const Rules& rules_;
     const DnsForwarder& dns_;
     Redirection redirection_;
+    /// Held back for the second one of the next connection, so that the first is not taken in vain.
+    sys::Fd spare_;
     bool is_short_ = false;  ///< There was no descriptor for the next connection.
 };
 
