@@ -4,6 +4,7 @@ What suite_n has for the frames' path, for this one: the same rules, told by a r
 stands beside the same action where it is allowed.
 """
 
+import errno
 import json
 import os
 import resource
@@ -14,6 +15,7 @@ import struct
 import subprocess
 import threading
 
+import bpf
 import harness
 import netkit
 from harness import case
@@ -108,6 +110,33 @@ def errors(ctx):
                   err="tcp takes slirp or relay")
     for text in ("user,tcp=slirp", "user,tcp=relay"):
         ctx.ok(ctx.run(ctx.nsbox, "--net", text, *netkit.SYSTEM, "true"))
+
+
+@case("N-relay-missing", "a kernel without nf_tables is named, with what to do")
+def missing(ctx):
+    # As if it was: whoever asks for netlink's protocol of packet filters gets none.
+    call, protocol, netfilter = (41 if bpf.ON_X86 else 198), bpf.FIRST_ARGUMENT + 16, 12
+    code = b"".join([*bpf.start(), bpf.instruction(bpf.JUMP_EQUAL, call, 0, 3),
+                     bpf.instruction(bpf.LOAD_WORD, protocol),
+                     *bpf.answer(netfilter, bpf.refuse(errno.EPROTONOSUPPORT)),
+                     bpf.instruction(bpf.RETURN, bpf.ALLOW)])
+    program = ctx.write("filter", "")
+    with open(program, "wb") as file:
+        file.write(code)
+    wrapper = ("import ctypes, os, struct, sys\n"
+               "code = open(sys.argv[1], 'rb').read(); libc = ctypes.CDLL(None)\n"
+               "room = ctypes.create_string_buffer(code)\n"
+               "head = struct.pack('HxxxxxxP', len(code) // 8, ctypes.addressof(room))\n"
+               "assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, head) == 0\n"
+               "os.execv(sys.argv[2], sys.argv[2:])\n")
+    for net, lacks in (("user,tcp=relay", True), ("user,tcp=slirp", False)):
+        result = ctx.run(netkit.PYTHON, "-c", wrapper, program, ctx.nsbox, "--net", net,
+                         *netkit.SYSTEM, "true")
+        if lacks:
+            ctx.fails(result, rc=1, err=r"Can't set up packet rules netlink: Protocol not "
+                      r"supported \(hint: the kernel needs nf_tables.*tcp=slirp takes no")
+        else:
+            ctx.ok(result)
 
 
 @case("N-relay-host", "the host is out of the relay's reach by every address of its own",

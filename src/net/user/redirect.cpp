@@ -47,6 +47,13 @@ netfilter::Rule redirect_to(const Fd& listener, bool v6)
             netfilter::Redirect{bound_address(listener.get()).port()}};
 }
 
+Result<Fd> write_rules(netfilter::Chain chain)
+{
+    netfilter::Owner owner = TRY(netfilter::Owner::open());
+    TRY(owner.write({"nsbox", {std::move(chain)}}));
+    return owner.release();
+}
+
 }  // namespace
 
 Result<Redirection> redirect_tcp(bool ipv6)
@@ -64,9 +71,13 @@ Result<Redirection> redirect_tcp(bool ipv6)
         redirection.listeners.push_back(TRY(listen_on_loopback(v6)));
         chain.rules.push_back(redirect_to(redirection.listeners.back(), v6));
     }
-    netfilter::Owner owner = TRY(netfilter::Owner::open());
-    TRY(owner.write({"nsbox", {std::move(chain)}}));
-    redirection.rules = owner.release();
+    Result<Fd> rules = write_rules(std::move(chain));
+    if (!rules) {
+        rules.error().hint += rules.error().hint.empty() ? "" : "; ";
+        rules.error().hint += "tcp=slirp takes no packet rules";
+        return tl::unexpected<Error>{std::move(rules).error()};
+    }
+    redirection.rules = std::move(*rules);
     return redirection;
 }
 
