@@ -83,21 +83,21 @@ Result<Redirection> redirect_tcp(bool ipv6)
 
 bool original_destination(int socket, Destination& destination) noexcept
 {
-    const bool v6 = bound_address(socket).family() == AF_INET6;
-    sockaddr_storage found{};
-    socklen_t size = sizeof found;
-    if (::getsockopt(socket, v6 ? SOL_IPV6 : SOL_IP, v6 ? IP6T_SO_ORIGINAL_DST : SO_ORIGINAL_DST,
-                     &found, &size) < 0)
-        return false;
-    destination.address.v6 = v6;
-    if (v6) {
-        const auto* const name = reinterpret_cast<const sockaddr_in6*>(&found);
-        std::memcpy(destination.address.bytes.data(), &name->sin6_addr, 16);
-        destination.port = ntohs(name->sin6_port);
+    destination.address.v6 = bound_address(socket).family() == AF_INET6;
+    if (destination.address.v6) {
+        sockaddr_in6 found{};
+        socklen_t size = sizeof found;
+        if (::getsockopt(socket, SOL_IPV6, IP6T_SO_ORIGINAL_DST, &found, &size) < 0)
+            return false;
+        std::memcpy(destination.address.bytes.data(), &found.sin6_addr, sizeof found.sin6_addr);
+        destination.port = ntohs(found.sin6_port);
     } else {
-        const auto* const name = reinterpret_cast<const sockaddr_in*>(&found);
-        std::memcpy(destination.address.bytes.data(), &name->sin_addr, 4);
-        destination.port = ntohs(name->sin_port);
+        sockaddr_in found{};
+        socklen_t size = sizeof found;
+        if (::getsockopt(socket, SOL_IP, SO_ORIGINAL_DST, &found, &size) < 0)
+            return false;
+        std::memcpy(destination.address.bytes.data(), &found.sin_addr, sizeof found.sin_addr);
+        destination.port = ntohs(found.sin_port);
     }
     return true;
 }
