@@ -215,8 +215,8 @@ struct UserNetwork {
     enum class Tcp {
         slirp,
         /// The sandbox's own kernel does what TCP takes, and the helper passes on bytes: several times
-        /// as fast. A connection that the helper then may not or cannot make is reset after connect(2)
-        /// has succeeded inside. Needs nf_tables with address translation, Linux 5.12.
+        /// as fast. A connection that the helper then may not or cannot make is reset, mostly
+        /// after connect(2) has succeeded inside. Needs nf_tables with address translation, Linux 5.12.
         relay,
     };
     Tcp tcp = Tcp::slirp;

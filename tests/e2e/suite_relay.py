@@ -275,9 +275,9 @@ for port in (7000, 7001):
 """
     options = ("--host-loopback", "all")
     got = words(ctx, world.python(code, GATEWAY4, net=nets(ctx)[0], options=options))
-    ctx.eq(got[:3], ["connected", "ping", "connected"], "the relay")
-    # Sending may meet the reset before receiving does.
-    ctx.true(got[3:] in ([RESET], ["EPIPE"]), f"the relay: {got}")
+    ctx.eq(got[:2], ["connected", "ping"], "the relay, where somebody listens")
+    # The reset may come before connect(2) has returned.
+    ctx.true(got[2:] in (["connected", RESET], [RESET]), f"the relay: {got}")
     got = words(ctx, world.python(code, GATEWAY4, net="user,tcp=slirp", options=options))
     ctx.eq(got, ["connected", "ping", "ECONNREFUSED"], "libslirp")
     kept.close()
