@@ -84,16 +84,15 @@ public:
     }
     void operator()(const Established&)
     {
-        constexpr std::uint32_t either =
-            NF_CT_STATE_BIT(IP_CT_ESTABLISHED) | NF_CT_STATE_BIT(IP_CT_RELATED);
-        constexpr std::uint32_t none = 0;
-        if (nftnl_expr* const load = begin("ct")) {
-            ::nftnl_expr_set_u32(load, NFTNL_EXPR_CT_KEY, NFT_CT_STATE);
-            ::nftnl_expr_set_u32(load, NFTNL_EXPR_CT_DREG, first_register);
-        }
-        mask(bytes_of(either));
-        compare(bytes_of(none), NFT_CMP_NEQ);
+        state(NF_CT_STATE_BIT(IP_CT_ESTABLISHED) | NF_CT_STATE_BIT(IP_CT_RELATED));
     }
+    void operator()(const FromPort& part)
+    {
+        (*this)(Protocol{part.protocol});
+        payload(NFT_PAYLOAD_TRANSPORT_HEADER, 0, 2);
+        compare(in_network_order(part.port), NFT_CMP_EQ);
+    }
+    void operator()(const Invalid&) { state(NF_CT_STATE_INVALID_BIT); }
     void operator()(const Accept&) { verdict(NF_ACCEPT); }
     void operator()(const Drop&) { verdict(NF_DROP); }
     void operator()(const Reject& part)
@@ -162,6 +161,17 @@ private:
             is_whole_ = false;
     }
 
+    /// What the kernel knows of the packet's connection: one of those bits.
+    void state(const std::uint32_t any)
+    {
+        constexpr std::uint32_t none = 0;
+        if (nftnl_expr* const load = begin("ct")) {
+            ::nftnl_expr_set_u32(load, NFTNL_EXPR_CT_KEY, NFT_CT_STATE);
+            ::nftnl_expr_set_u32(load, NFTNL_EXPR_CT_DREG, first_register);
+        }
+        mask(bytes_of(any));
+        compare(bytes_of(none), NFT_CMP_NEQ);
+    }
     void meta(std::uint32_t key)
     {
         if (nftnl_expr* const load = begin("meta")) {

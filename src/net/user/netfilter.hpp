@@ -48,6 +48,13 @@ struct ToPort {
 };
 /// Belongs to a known connection, or to one that a known connection begins.
 struct Established {};
+/// Fits no connection, so that no address in it is translated.
+struct Invalid {};
+/// A source port; as ToPort.
+struct FromPort {
+    std::uint8_t protocol = 0;
+    std::uint16_t port = 0;
+};
 
 // What becomes of a packet for which all matches hold: the last part of a rule.
 
@@ -72,8 +79,9 @@ struct Translate {
     std::uint16_t port = 0;
 };
 
-using Part = std::variant<InInterface, OutInterface, From, To, Protocol, ToPort, Established,
-                          Accept, Drop, Reject, Masquerade, Redirect, Translate>;
+using Part =
+    std::variant<InInterface, OutInterface, From, To, Protocol, ToPort, FromPort, Established,
+                 Invalid, Accept, Drop, Reject, Masquerade, Redirect, Translate>;
 using Rule = std::vector<Part>;
 
 enum class Type { filter, nat };

@@ -47,10 +47,10 @@ netfilter::Rule redirect_to(const Fd& listener, bool v6)
             netfilter::Redirect{bound_address(listener.get()).port()}};
 }
 
-Result<Fd> write_rules(netfilter::Chain chain)
+Result<Fd> write_rules(const netfilter::Table& table)
 {
     netfilter::Owner owner = TRY(netfilter::Owner::open());
-    TRY(owner.write({"nsbox", {std::move(chain)}}));
+    TRY(owner.write(table));
     return owner.release();
 }
 
@@ -65,13 +65,27 @@ Result<Redirection> redirect_tcp(bool ipv6)
                            netfilter::priority_translate_destination,
                            true,
                            {}};
+    // A segment that the kernel takes for none of its connection keeps its addresses, and would
+    // be answered by a reset from whoever gets it. Dropped, it is sent once more.
+    netfilter::Chain strays{
+        "strays",
+        netfilter::Type::filter,
+        netfilter::Hook::output,
+        netfilter::priority_filter,
+        true,
+        {{netfilter::OutInterface{"lo", true}, netfilter::Protocol{protocol_tcp},
+          netfilter::Invalid{}, netfilter::Drop{}}}};
     for (const bool v6 : {false, true}) {
         if (v6 && !ipv6)
             continue;
         redirection.listeners.push_back(TRY(listen_on_loopback(v6)));
         chain.rules.push_back(redirect_to(redirection.listeners.back(), v6));
+        strays.rules.push_back(
+            {netfilter::FromPort{protocol_tcp,
+                                 bound_address(redirection.listeners.back().get()).port()},
+             netfilter::OutInterface{"lo"}, netfilter::Invalid{}, netfilter::Drop{}});
     }
-    Result<Fd> rules = write_rules(std::move(chain));
+    Result<Fd> rules = write_rules({"nsbox", {std::move(chain), std::move(strays)}});
     if (!rules) {
         rules.error().hint += rules.error().hint.empty() ? "" : "; ";
         rules.error().hint += "tcp=slirp takes no packet rules";

@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <initializer_list>
+#include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -268,6 +269,58 @@ TEST_CASE("netfilter: what comes in over a link is redirected, translated, dropp
     CHECK(ended["strict: out"] == connected);
     CHECK(ended["strict: in"] == "EINPROGRESS");
     CHECK(ended["strict: afterwards"] == connected);
+}
+
+TEST_CASE("netfilter: a source port is matched, and what fits no connection")
+{
+    NEEDS("nftables");
+    const Ended ended = in_lab([](Say& say, Lab& lab) {
+        const sys::Fd here = inside_listener(lab, "127.0.0.1", port);
+        const auto look = [&](const std::string& when) {
+            lab.inside([&] {
+                for (const std::uint16_t from : {40001, 40002}) {
+                    const sys::Fd client = bound(address_of("127.0.0.1", from));
+                    const net::user::SocketAddress to = address_of("127.0.0.1", port);
+                    const int rc = ::connect(client.get(), to.get(), to.size);
+                    say(when + ": " + std::to_string(from),
+                        rc == 0 ? "connected" : ::strerrorname_np(errno));
+                    // Without a trace of the connection, for the next one.
+                    const linger at_once{1, 0};
+                    ::setsockopt(client.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+                }
+                // A stray answer of a handshake that nobody has begun.
+                const sys::Fd raw{::socket(AF_INET, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_TCP)};
+                unsigned char segment[20] = {0x9c, 0x43, 0, port, 0, 0,    0,
+                                             1,    0,    0, 0,    1, 0x50, 0x12};
+                const net::user::SocketAddress to = address_of("127.0.0.1", 0);
+                const ssize_t sent =
+                    ::sendto(raw.get(), segment, sizeof segment, 0, to.get(), to.size);
+                say(when + ": stray", sent > 0 ? "sent" : ::strerrorname_np(errno));
+            });
+        };
+        look("before");
+        const Owner owner =
+            written(lab,
+                    {"t",
+                     {filter_of(Hook::input, {{FromPort{protocol_tcp, 40001}, Reject{true}}}),
+                      {"strays",
+                       Type::filter,
+                       Hook::output,
+                       priority_filter,
+                       true,
+                       {{OutInterface{"lo"}, Invalid{}, Drop{}}}}}},
+                    say, "written");
+        look("with");
+    });
+    INFO(ended.all());
+    REQUIRE(ended.well());
+    CHECK(ended["written"] == "done");
+    CHECK(ended["before: 40001"] == "connected");
+    CHECK(ended["before: 40002"] == "connected");
+    CHECK(ended["before: stray"] == "sent");
+    CHECK(ended["with: 40001"] == "ECONNREFUSED");
+    CHECK(ended["with: 40002"] == "connected");
+    CHECK(ended["with: stray"] == "EPERM");
 }
 
 TEST_CASE("netfilter: masquerading gives what goes out the address of its interface")

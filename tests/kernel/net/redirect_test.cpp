@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -59,7 +60,34 @@ std::string arrival(const sys::Fd& listener, int milliseconds = 20000)
     return text + " " + std::to_string(found.port);
 }
 
+/// A segment of TCP that fits no connection: "sent" or the errno's name.
+std::string send_stray()
+{
+    const sys::Fd raw{::socket(AF_INET, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_TCP)};
+    const unsigned char segment[20] = {0x9c, 0x43, 0, 80, 0, 0, 0, 1, 0, 0, 0, 1, 0x50, 0x12};
+    const SocketAddress to = address_of("198.51.100.9", 0);
+    return ::sendto(raw.get(), segment, sizeof segment, 0, to.get(), to.size) > 0
+               ? "sent"
+               : ::strerrorname_np(errno);
+}
+
 }  // namespace
+
+TEST_CASE("redirect: a segment that fits no connection does not leave to be answered by a reset")
+{
+    NEEDS("nftables");
+    const Ended ended = in_lab([](Say& say, Lab& lab) {
+        add_interface(lab);
+        lab.inside([&] { say("before", send_stray()); });
+        const Redirection redirection = redirected(lab, false, say);
+        lab.inside([&] { say("with", send_stray()); });
+    });
+    INFO(ended.all());
+    REQUIRE(ended.well());
+    CHECK(ended["before"] == "sent");
+    CHECK(ended["redirected"] == "yes");
+    CHECK(ended["with"] == "EPERM");
+}
 
 TEST_CASE("redirect: what would leave the namespace arrives with the destination that it had")
 {
