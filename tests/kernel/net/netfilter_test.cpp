@@ -278,7 +278,7 @@ TEST_CASE("netfilter: a source port is matched, and what fits no connection")
         const sys::Fd here = inside_listener(lab, "127.0.0.1", port);
         const auto look = [&](const std::string& when) {
             lab.inside([&] {
-                for (const std::uint16_t from : {40001, 40002}) {
+                for (const std::uint16_t from : {std::uint16_t{40001}, std::uint16_t{40002}}) {
                     const sys::Fd client = bound(address_of("127.0.0.1", from));
                     const net::user::SocketAddress to = address_of("127.0.0.1", port);
                     const int rc = ::connect(client.get(), to.get(), to.size);
