@@ -8,11 +8,6 @@
 
 namespace nsbox::net::user {
 
-struct Prefix {
-    Address address;
-    unsigned length = 0;
-};
-
 /// What a sandbox may reach.
 struct Rules {
     bool outbound = true;

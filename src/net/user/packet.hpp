@@ -19,6 +19,12 @@ struct Address {
     friend bool operator==(const Address&, const Address&) = default;
 };
 
+/// The addresses that begin with the first `length` bits of one.
+struct Prefix {
+    Address address;
+    unsigned length = 0;
+};
+
 Address ipv4(std::uint8_t a, std::uint8_t b, std::uint8_t c, std::uint8_t d);
 /// The first and the last group of an address, with zeros between them.
 Address ipv6(std::uint16_t first, std::uint16_t last);

@@ -1,5 +1,6 @@
 #include "tests/kernel/support/needs.hpp"
 
+#include "net/user/netfilter.hpp"
 #include "sys/fd.hpp"
 #include "tests/kernel/support/child.hpp"
 #include "tests/unit/support/tally.hpp"
@@ -51,6 +52,19 @@ std::string why_no_netns()
     });
 }
 
+std::string why_no_nftables()
+{
+    return probe_inside([]() -> std::string {
+        if (::unshare(CLONE_NEWNET) < 0)
+            return error_text("a network namespace");
+        Result<net::netfilter::Owner> owner = net::netfilter::Owner::open();
+        const Result<> written =
+            owner ? owner->write({"probe", {{"only", net::netfilter::Type::nat}}})
+                  : Result<>{tl::unexpected<Error>{owner.error()}};
+        return written ? std::string{} : written.error().message();
+    });
+}
+
 std::string why_no_ipv6()
 {
     const sys::Fd socket{::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0)};
@@ -93,6 +107,8 @@ std::string look(const std::string& name)
         return why_no_userns();
     if (name == "netns")
         return why_no_netns();
+    if (name == "nftables")
+        return why_no_nftables();
     if (name == "ipv6")
         return why_no_ipv6();
     if (name == "openat2")

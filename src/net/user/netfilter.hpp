@@ -1,0 +1,125 @@
+#pragma once
+
+#include "net/user/packet.hpp"
+#include "sys/error.hpp"
+#include "sys/fd.hpp"
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+// Packet filtering and address translation by the kernel's nf_tables, in the network namespace of
+// the calling process. Rules are data; see nft(8) for what they mean. A table of the family `inet`
+// serves IPv4 and IPv6; address translation in one takes Linux 5.2, owned tables take 5.12.
+
+namespace nsbox::net::netfilter {
+
+using user::Address;
+using user::Prefix;
+
+// What a rule asks of a packet. All of its matches have to hold, in the order in which they stand.
+
+struct InInterface {
+    std::string name;
+    bool is_not = false;
+};
+struct OutInterface {
+    std::string name;
+    bool is_not = false;
+};
+/// Where a packet comes from. Packets of the other family never match, whatever `is_not` says.
+struct From {
+    Prefix prefix;
+    bool is_not = false;
+};
+/// Where a packet goes; as From.
+struct To {
+    Prefix prefix;
+    bool is_not = false;
+};
+struct Protocol {
+    std::uint8_t number = 0;  ///< As protocol_tcp.
+};
+/// A destination port: `protocol` is protocol_tcp or protocol_udp.
+struct ToPort {
+    std::uint8_t protocol = 0;
+    std::uint16_t port = 0;
+};
+/// Belongs to a known connection, or to one that a known connection begins.
+struct Established {};
+
+// What becomes of a packet for which all matches hold: the last part of a rule.
+
+struct Accept {};
+struct Drop {};
+/// The sender is told: a reset for TCP (the rule has to match TCP), else "administratively
+/// prohibited". In chains of the type filter at the hooks input, forward and output.
+struct Reject {
+    bool with_reset = false;
+};
+/// The address of the outgoing interface becomes the source: type nat, hook postrouting.
+struct Masquerade {};
+/// This host becomes the destination: the incoming interface's address at the hook prerouting,
+/// 127.0.0.1 or ::1 at the hook output. The rule has to match the protocol; port 0 stays as it is.
+struct Redirect {
+    std::uint16_t port = 0;
+};
+/// The destination becomes that one, for packets of its family: type nat, hooks prerouting and
+/// output. As for Redirect, a port needs a match of the protocol, and 0 leaves it as it is.
+struct Translate {
+    Address address;
+    std::uint16_t port = 0;
+};
+
+using Part = std::variant<InInterface, OutInterface, From, To, Protocol, ToPort, Established,
+                          Accept, Drop, Reject, Masquerade, Redirect, Translate>;
+using Rule = std::vector<Part>;
+
+enum class Type { filter, nat };
+enum class Hook { prerouting, input, forward, output, postrouting };
+
+// The usual priorities, those of lower number come first.
+inline constexpr int priority_translate_destination = -100;
+inline constexpr int priority_filter = 0;
+inline constexpr int priority_translate_source = 100;
+
+/// A base chain. Its rules are looked at in order; what none of them decides is accepted or not.
+struct Chain {
+    std::string name;
+    Type type = Type::filter;
+    Hook hook = Hook::input;
+    int priority = priority_filter;
+    bool accepts = true;
+    std::vector<Rule> rules;
+};
+
+struct Table {
+    std::string name;
+    std::vector<Chain> chains;
+};
+
+/// The owner of tables: nobody else can change them, root included, and the kernel removes them
+/// when the last descriptor of the socket is closed, however that comes about. Writing tables needs
+/// CAP_NET_ADMIN in the user namespace of the network namespace, holding them needs nothing.
+class Owner {
+public:
+    static Result<Owner> open();
+    /// Only holds the tables that belong to the socket.
+    explicit Owner(sys::Fd socket) noexcept : socket_(std::move(socket)) {}
+
+    /// Makes a table, in the place of the one of that name if this is its owner: in one transaction,
+    /// after which everything is there, or nothing has changed.
+    Result<> write(const Table& table);
+    Result<> remove(const std::string& name);
+
+    /// Stays owned here; may be sent to another process, which holds the tables then as well.
+    int descriptor() const noexcept { return socket_.get(); }
+    [[nodiscard]] sys::Fd release() noexcept { return std::move(socket_); }
+
+private:
+    sys::Fd socket_;
+    std::uint32_t sequence_ = 1;
+};
+
+}  // namespace nsbox::net::netfilter
