@@ -163,9 +163,12 @@ void say_what_ended_it(const Spec& spec, const ExitStatus& status, const Message
 void say_chosen_ports(const Spec& spec, const Sandbox& sandbox, const Messages& messages)
 {
     const std::vector<PublishedPort> ports = sandbox.ports();
-    for (std::size_t i = 0; i < ports.size(); ++i)
-        if (spec.user_network->ports[i].outside == 0)
+    for (std::size_t i = 0; i < ports.size(); ++i) {
+        const auto& wished =
+            spec.user_network ? spec.user_network->ports : spec.veth_network->ports;
+        if (wished[i].outside == 0)
             messages.note(say_port(ports[i]));
+    }
 }
 
 int failure_code(const Request& request, const Error& error)

@@ -90,9 +90,9 @@ constexpr OptionInfo table[] = {
     {Opt::distinct_status, "--distinct-status", "", 0, "Exit with 125 where nsbox fails, 126 or 127 where\nthe command cannot be executed or found", ""},
     {Opt::events_fd, "--events-fd", "FD", 1, "Write everything that happens to FD, as JSON", an},
     {Opt::name, "--name", "NAME", 1, "Let nsbox ps, exec, kill and wait find it as NAME", an},
-    {Opt::net, "--net", "MODE", 1, "The network: host, none, or user[,mtu=BYTES][,link=auto|tap|veth]\n[,ipv6=off][,outbound=off][,names=off][,required=off]", an},
-    {Opt::host_loopback, "--host-loopback", "PORTS", 1, "Let --net user reach these ports of the host's loopback, or all", an},
-    {Opt::publish, "--publish", "PORTS", 1, "[ADDRESS:]HOSTPORT:[localhost:]PORT[/udp]: let the host's port\nlead to one of --net user (also -p)", an},
+    {Opt::net, "--net", "MODE", 1, "The network: host, none, user[,mtu=BYTES][,link=auto|tap|veth]\n[,ipv6=off][,outbound=off][,names=off][,required=off], or\nveth[,bridge=NAME[,address=ADDRESS/LENGTH[,gateway=ADDRESS]]]\n[,mtu=BYTES][,ipv6=off][,outbound=off][,names=off] (root only)", an},
+    {Opt::host_loopback, "--host-loopback", "PORTS", 1, "Let --net user or veth reach these ports of the host's loopback, or all", an},
+    {Opt::publish, "--publish", "PORTS", 1, "[ADDRESS:]HOSTPORT:[localhost:]PORT[/udp]: let the host's port\nlead to one of the sandbox, with --net user or veth (also -p)", an},
     {Opt::pty, "--pty", "", 0, "Give the command a terminal of its own", ""},
     {Opt::pty_size, "--pty-size", "COLUMNSxROWS", 1, "The size of that terminal where there is none outside", an},
 };

@@ -101,10 +101,14 @@ std::optional<Request> BwrapParser::parse(const Words& words)
     else if (user_try_)
         spec_.namespaces.user = Own::if_possible;
     spec_.namespaces.net = net_ ? Own::yes : Own::no;
-    if (spec_.user_network)
-        spec_.user_network->host_loopback = host_loopback_;
-    if (spec_.user_network)
-        spec_.user_network->ports = published_;
+    const auto complete = [this](auto& network) {
+        if (!network)
+            return;
+        network->host_loopback = host_loopback_;
+        network->ports = published_;
+    };
+    complete(spec_.user_network);
+    complete(spec_.veth_network);
     return std::move(request_);
 }
 
@@ -764,6 +768,7 @@ bool BwrapParser::apply_network(Opt opt, const std::string& text)
         wrong = parse_network(text, choice);
         net_ = choice.own;
         spec_.user_network = choice.user;
+        spec_.veth_network = choice.veth;
     } else if (opt == Opt::publish) {
         wrong = parse_published(text, published_.emplace_back());
     } else {
@@ -846,10 +851,11 @@ bool BwrapParser::apply_security(const OptionInfo& option, const Words& a)
 
 bool BwrapParser::check_conflicts()
 {
-    if (!host_loopback_.empty() && !spec_.user_network)
-        return fail("--host-loopback requires --net user");
-    if (!published_.empty() && !spec_.user_network)
-        return fail("--publish requires --net user");
+    const bool has_network = spec_.user_network || spec_.veth_network;
+    if (!host_loopback_.empty() && !has_network)
+        return fail("--host-loopback requires --net user or --net veth");
+    if (!published_.empty() && !has_network)
+        return fail("--publish requires --net user or --net veth");
     const Namespaces& ns = spec_.namespaces;
     if (spec_.user_map_descriptor && !user_)
         return fail("--userns-block-fd requires --unshare-user");

@@ -39,20 +39,42 @@ bool to_link(const std::string& text, UserNetwork::Link& link)
     return link != Link::automatic || text == "auto";
 }
 
-std::optional<std::string> apply_setting(const std::string& word, UserNetwork& user)
+struct Setting {
+    std::string key;
+    std::string value;
+};
+
+Setting setting_of(const std::string& word)
 {
     const std::size_t equals = word.find('=');
-    const std::string key = word.substr(0, equals);
-    const std::string value = equals == std::string::npos ? "" : word.substr(equals + 1);
-    constexpr const char* takes_switch = " takes on or off, not \"";
+    return {word.substr(0, equals), equals == std::string::npos ? "" : word.substr(equals + 1)};
+}
+
+using Wrong = std::optional<std::string>;
+
+Wrong set_mtu(const std::string& value, unsigned& mtu)
+{
+    return to_number(value, mtu)
+               ? std::nullopt
+               : Wrong{"--net: mtu takes a number of bytes, not \"" + value + "\""};
+}
+
+Wrong set_switch(const Setting& setting, bool& target)
+{
+    return to_switch(setting.value, target)
+               ? std::nullopt
+               : Wrong{"--net: " + setting.key + " takes on or off, not \"" + setting.value + "\""};
+}
+
+Wrong apply(const Setting& setting, UserNetwork& user)
+{
+    const auto& [key, value] = setting;
     if (key == "mtu")
-        return to_number(value, user.mtu)
-                   ? std::nullopt
-                   : std::optional{"--net: mtu takes a number of bytes, not \"" + value + "\""};
+        return set_mtu(value, user.mtu);
     if (key == "link")
         return to_link(value, user.link)
                    ? std::nullopt
-                   : std::optional{"--net: link takes auto, tap or veth, not \"" + value + "\""};
+                   : Wrong{"--net: link takes auto, tap or veth, not \"" + value + "\""};
     bool* const target = key == "ipv6"       ? &user.ipv6
                          : key == "outbound" ? &user.outbound
                          : key == "names"    ? &user.names
@@ -61,8 +83,39 @@ std::optional<std::string> apply_setting(const std::string& word, UserNetwork& u
     if (target == nullptr)
         return "--net: there is no setting \"" + key +
                "\" of user; there are mtu, link, ipv6, outbound, names and required";
-    return to_switch(value, *target) ? std::nullopt
-                                     : std::optional{"--net: " + key + takes_switch + value + "\""};
+    return set_switch(setting, *target);
+}
+
+Wrong apply(const Setting& setting, VethNetwork& veth)
+{
+    const auto& [key, value] = setting;
+    if (key == "mtu")
+        return set_mtu(value, veth.mtu);
+    std::string* const text = key == "bridge"    ? &veth.bridge
+                              : key == "address" ? &veth.address
+                              : key == "gateway" ? &veth.gateway
+                                                 : nullptr;
+    if (text != nullptr) {
+        *text = value;
+        return value.empty() ? Wrong{"--net: " + key + " takes a value"} : std::nullopt;
+    }
+    bool* const target = key == "ipv6"       ? &veth.ipv6
+                         : key == "outbound" ? &veth.outbound
+                         : key == "names"    ? &veth.names
+                                             : nullptr;
+    if (target == nullptr)
+        return "--net: there is no setting \"" + key +
+               "\" of veth; there are mtu, ipv6, outbound, names, bridge, address and gateway";
+    return set_switch(setting, *target);
+}
+
+template <class Network>
+Wrong apply_all(const std::vector<std::string>& words, Network& network)
+{
+    for (std::size_t i = 1; i < words.size(); ++i)
+        if (Wrong wrong = apply(setting_of(words[i]), network))
+            return wrong;
+    return std::nullopt;
 }
 
 bool to_ports(const std::string& text, Ports& ports)
@@ -81,16 +134,18 @@ std::optional<std::string> parse_network(const std::string& text, NetworkChoice&
 {
     const std::vector<std::string> words = split(text, ',');
     if (text == "host" || text == "none") {
-        choice = {text == "none", std::nullopt};
+        choice = {text == "none", std::nullopt, std::nullopt};
         return std::nullopt;
     }
-    if (words[0] != "user")
-        return "--net takes host, none or user, not \"" + words[0] + "\"";
-    choice = {true, UserNetwork{}};
-    for (std::size_t i = 1; i < words.size(); ++i)
-        if (std::optional<std::string> wrong = apply_setting(words[i], *choice.user))
-            return wrong;
-    return std::nullopt;
+    if (words[0] == "user") {
+        choice = {true, UserNetwork{}, std::nullopt};
+        return apply_all(words, *choice.user);
+    }
+    if (words[0] == "veth") {
+        choice = {true, std::nullopt, VethNetwork{}};
+        return apply_all(words, *choice.veth);
+    }
+    return "--net takes host, none, user or veth, not \"" + words[0] + "\"";
 }
 
 std::optional<std::string> parse_published(const std::string& text, PublishedPort& port)

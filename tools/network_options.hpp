@@ -12,11 +12,12 @@ namespace nsbox::tool {
 struct NetworkChoice {
     bool own = false;  ///< A network namespace of the sandbox's own.
     std::optional<UserNetwork> user;
+    std::optional<VethNetwork> veth;
 };
 
 // Each takes an option's text; what is wrong with it, as a sentence for the user, or nothing.
 
-/// "host", "none", or "user" with settings behind commas.
+/// "host", "none", or "user" or "veth" with settings behind commas.
 std::optional<std::string> parse_network(const std::string& text, NetworkChoice& choice);
 
 /// "[ADDRESS:]PORT:[localhost:]PORT[/tcp|/udp]"

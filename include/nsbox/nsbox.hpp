@@ -25,7 +25,7 @@ enum class Reason {
     cpu_limit,       ///< Limits::cpu was over.
     caller_ended,    ///< The process that Watch::caller names ended.
     killed,          ///< A second SIGTERM was to be forwarded.
-    network_failed,  ///< The helper of Spec::user_network ended.
+    network_failed,  ///< The helper of the sandbox's network ended.
     out_of_memory,  ///< By SIGKILL, while the kernel killed for want of memory in this control group.
 };
 
@@ -109,7 +109,7 @@ public:
     /// The master of the sandbox's terminal, owned here; -1 without one.
     int terminal() const noexcept;
 
-    /// Spec::user_network's ports, with those that the kernel chose.
+    /// The published ports of the sandbox's network, with those that the kernel chose.
     std::vector<PublishedPort> ports() const;
 
     /// The descriptors that this object owns, for callers that close all others.

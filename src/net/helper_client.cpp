@@ -175,14 +175,12 @@ Result<> HelperClient::hear()
         got = ::recv(channel_.get(), bytes.data(), bytes.size(), 0);
     } while (got < 0 && errno == EINTR);
     bytes.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
-    sys::Unpacker from{bytes};
-    const auto answer = static_cast<user::Answer>(from.number());
-    if (!bytes.empty() && answer == user::Answer::ready) {
+    if (user::decode_report(bytes, link_)) {
         is_ready_ = true;
-        link_ = static_cast<user::LinkKind>(from.number());
-        ipv6_ = from.number() != 0;
         return {};
     }
+    sys::Unpacker from{bytes};
+    (void)from.number();  // Answer::failed.
     const std::string why = bytes.empty() ? "" : from.text();
     return refuse("The network helper failed", {}, why.empty() ? "it has ended" : why);
 }

@@ -12,7 +12,7 @@
 
 namespace nsbox::net {
 
-/// The supervisor's side of user-mode networking: starts the network helper (a program of its own) and
+/// The supervisor's side of a sandbox's network: starts the network helper (a program of its own) and
 /// speaks with it. One thread at a time.
 class HelperClient {
 public:
@@ -35,8 +35,8 @@ public:
     /// Takes one message. Why it failed, where it did or has ended.
     Result<> hear();
     bool is_ready() const noexcept { return is_ready_; }
-    user::LinkKind link() const noexcept { return link_; }
-    bool has_ipv6() const noexcept { return ipv6_; }
+    /// When it is ready.
+    const user::LinkReport& link() const noexcept { return link_; }
 
     const ResolvConf& resolv_conf() const noexcept { return resolv_conf_.now(); }
     /// With the ports that were taken.
@@ -66,8 +66,7 @@ private:
     std::size_t at_ = 0;
     bool is_ready_ = false;
     bool is_following_ = false;
-    user::LinkKind link_ = user::LinkKind::automatic;
-    bool ipv6_ = false;
+    user::LinkReport link_;
 };
 
 }  // namespace nsbox::net

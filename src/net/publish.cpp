@@ -1,6 +1,6 @@
 #include "net/publish.hpp"
 
-#include "net/user/guest.hpp"
+#include "net/user/packet.hpp"
 #include "net/user/socket.hpp"
 #include "sys/read_file.hpp"
 
@@ -148,8 +148,7 @@ Result<std::vector<Fd>> take_port(Published& wish)
 
 SocketAddress target_of(const Published& wish)
 {
-    const user::Address to =
-        wish.to_loopback ? user::ipv4(127, 0, 0, 1) : user::GuestNetwork{}.guest4;
+    const user::Address to = wish.to_loopback ? user::ipv4(127, 0, 0, 1) : user::Address{};
     return address_of(AF_INET, to.bytes.data(), wish.inside);
 }
 

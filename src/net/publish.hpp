@@ -24,7 +24,7 @@ struct Published {
 /// not one of this host's.
 Result<std::vector<sys::Fd>> take_port(Published& wish);
 
-/// Where in the sandbox it leads to.
+/// Where in the sandbox it leads to; 0.0.0.0 is the sandbox's own address.
 user::SocketAddress target_of(const Published& wish);
 
 }  // namespace nsbox::net

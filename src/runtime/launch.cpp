@@ -34,6 +34,8 @@ namespace {
 namespace raw = sys::raw;
 using sys::Fd;
 
+/// As user/guest.hpp has it.
+constexpr const char* user_name_server = "10.0.2.3";
 constexpr std::size_t stack_size = std::size_t{1} << 20;
 
 /// The child's stack while it shares this process's memory; its lowest page faults.
@@ -151,8 +153,8 @@ public:
     Result<Running> run()
     {
         // First: it gets ready at the same time.
-        if (plan_.user_network)
-            network_ = TRY(net::HelperClient::start(*plan_.user_network, plan_.ports));
+        if (plan_.network)
+            network_ = TRY(net::HelperClient::start(*plan_.network, plan_.ports));
         if (network_)
             TRY(make_name_files());
         TRY(open_channel());
@@ -250,12 +252,36 @@ private:
         for (const std::size_t number : plan_.name_steps) {
             auto& step = std::get<mount::BindContents>(plan_.steps[number]);
             const bool is_hosts = std::strcmp(step.target, "/etc/hosts") == 0;
-            const std::string text = is_hosts ? net::hosts_for(hostname())
-                                              : net::resolv_conf_for(network_->resolv_conf());
+            const std::string text =
+                is_hosts       ? net::hosts_for(hostname())
+                : step.is_late ? std::string{}
+                               : net::resolv_conf_for(network_->resolv_conf(), user_name_server);
             Fd file = TRY(make_text_file(text));
             step.fd = file.get();
+            if (step.is_late)
+                set_late_file(file.get());
             name_files_.push_back(std::move(file));
         }
+        return {};
+    }
+
+    void set_late_file(int file)
+    {
+        late_file_ = file;
+        for (ChildStep& step : plan_.steps)
+            if (auto* const fill = std::get_if<mount::FillContents>(&step))
+                fill->fd = file;
+    }
+
+    /// Before the child reads it.
+    Result<> fill_late_file() const
+    {
+        if (late_file_ < 0)
+            return {};
+        const std::string text =
+            net::resolv_conf_for(network_->resolv_conf(), network_->link().name_server);
+        if (::pwrite(late_file_, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size()))
+            return fail("Can't write", errno, "/etc/resolv.conf");
         return {};
     }
 
@@ -591,6 +617,8 @@ private:
     {
         Result<> word = network_->hear();
         if (word)
+            word = fill_late_file();
+        if (word)
             word = send_word();
         if (!word)
             network_error_ = std::move(word.error());
@@ -779,6 +807,7 @@ private:
     std::unique_ptr<Group> group_;
     bool in_group_ = false;  ///< The command is in it.
     std::vector<Fd> name_files_;
+    int late_file_ = -1;  ///< One of them.
     std::vector<Fd> early_;
     std::vector<Fd> locks_;
     std::vector<Filter> filters_;

@@ -118,8 +118,8 @@ using ChildStep =
                  mount::CheckSource, mount::CheckDescriptor, mount::MakeStore, mount::MakeRoot,
                  mount::BindTree, mount::BindOpenFile, mount::MakeReadOnly, mount::MountProc,
                  mount::MountDev, mount::MountTmpfs, mount::MountMqueue, mount::MakeDirectory,
-                 mount::WriteFile, mount::BindContents, mount::MakeSymlink, mount::ChangeMode,
-                 mount::MountOverlay, mount::EnterRoot>;
+                 mount::WriteFile, mount::BindContents, mount::FillContents, mount::MakeSymlink,
+                 mount::ChangeMode, mount::MountOverlay, mount::EnterRoot>;
 
 // The child only borrows: if a step could own memory, destroying or copying it after clone3
 // could reach the allocator.
