@@ -157,6 +157,8 @@ void say_what_ended_it(const Spec& spec, const ExitStatus& status, const Message
     else if (status.reason == Reason::cpu_limit)
         messages.error("the limit of " + say_duration(spec.limits.cpu) +
                        " of processor time is reached: the command was ended");
+    else if (status.reason == Reason::network_failed)
+        messages.error("the network helper has ended: the command was ended");
 }
 
 /// Those that the caller left to the kernel.

@@ -102,10 +102,10 @@ Result<> check_forwarding()
                   "veth,outbound=off");
 }
 
+/// Where the host does not forward them, packets would be lost without a word.
 bool can_have_ipv6(const HelperConfig& config)
 {
-    return config.link.ipv6 &&
-           (!config.outbound || is_on("/proc/sys/net/ipv6/conf/all/forwarding"));
+    return config.link.ipv6 && is_on("/proc/sys/net/ipv6/conf/all/forwarding");
 }
 
 /// The host's end, before anything comes from it.
@@ -173,14 +173,15 @@ Result<HostLink> claim_number(nl_sock* socket, const Fd& network, const HelperCo
 
 Result<HostLink> make_routed(nl_sock* socket, const Fd& network, const HelperConfig& config)
 {
-    if (config.outbound)
-        TRY(check_forwarding());
     bool ipv6 = can_have_ipv6(config);
     HostLink link = TRY(claim_number(socket, network, config, ipv6));
+    if (config.outbound)
+        TRY(check_forwarding());
     TRY(prepare_end(link));
     TRY(add_address(socket, link.index, *link.gateway4, link_prefix4));
-    if (config.outbound)
-        TRY(forward_from(link.name));
+    // Without outbound access it is for the packet rules, which then tell the sender of the refusal.
+    if (Result<> forwards = forward_from(link.name); !forwards && config.outbound)
+        return tl::make_unexpected(std::move(forwards.error()));
     TRY(bring_up(socket, link.name.c_str(), config.link.mtu, ipv6));
     // It may be switched off for new interfaces, or missing from the kernel.
     link.ipv6 = ipv6 && add_address(socket, link.index, *link.gateway6, link_prefix6);
