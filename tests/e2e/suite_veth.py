@@ -17,10 +17,10 @@ import threading
 import harness
 import netkit
 from harness import case
-from netkit import DNS4, ECHO, FAR4, FAR6, HOST4, HOST6, PEER4, PEER6, PYTHON, WHO, World
+from netkit import FAR4, FAR6, HOST4, HOST6, PEER4, PEER6, PYTHON, World
 
 ENDS = ("--unshare-pid", "--die-with-parent")
-REFUSED = ("EHOSTUNREACH", "EACCES")  # ICMP and ICMPv6: prohibited.
+REFUSED = ("EHOSTUNREACH", "EACCES", "ECONNREFUSED")  # ICMP, ICMPv6, and a reset of TCP.
 LINKS4 = [ipaddress.ip_network(n) for n in ("10.207.0.0/16", "172.30.0.0/16", "192.168.0.0/16")]
 LINKS6 = ipaddress.ip_network("fd6e:7362:6f78::/48")
 
@@ -505,6 +505,45 @@ def bridge(ctx):
     ctx.eq(len(every), 13, f"the addresses: {every}")
     ctx.fails(world.sandbox("true", net="veth,bridge=br9"), rc=1, err="no address.*is free")
     end(ctx, *procs, first, server)
+
+
+def status(pid):
+    with open(f"/proc/{pid}/status", encoding="ascii") as file:
+        return dict(line.rstrip("\n").split(":\t", 1) for line in file if ":\t" in line)
+
+
+@case("V-helper", "the helper is confined, and the process inside keeps one right over its link")
+def helper(ctx):
+    world = VethWorld(ctx)
+    proc = sleeper(world)
+    for pid, rights in zip(below(proc, True), (0, 1 << 12)):
+        state = status(pid)
+        for name, expected in (("CapInh", 0), ("CapPrm", rights), ("CapEff", rights),
+                               ("CapBnd", 0), ("CapAmb", 0)):
+            ctx.eq(int(state[name], 16), expected, f"{name} of {pid}")
+        ctx.eq((state["NoNewPrivs"], state["Seccomp"]), ("1", "2"), f"confinement of {pid}")
+        if ctx.root:
+            ctx.eq(os.listdir(f"/proc/{pid}/root"), [], f"the root of {pid}")
+    end(ctx, proc)
+
+
+@case("V-trees", "a tree of any kind gets its resolv.conf, however the sandbox is made")
+def trees(ctx):
+    world = VethWorld(ctx)
+    world.set_servers(PEER4, more="search sub.example\n")
+    show = ("sh", "-c", "cat /etc/resolv.conf; ip -4 -o addr show eth0; id -u")
+    small = (*ctx.USR, "--dev", "/dev", "--proc", "/proc", "--dir", "/etc")
+    for options in ((), ("--unshare-user",), ("--unshare-user", "--cap-add", "ALL"),
+                    ("--unshare-all", "--share-net", "--net", "veth"),
+                    ("--unshare-user", "--uid", "1234", "--cap-add", "CAP_NET_ADMIN"),
+                    ("--unshare-pid", "--as-pid-1"), ("--unshare-user", "--disable-userns")):
+        for tree in (netkit.SYSTEM, small, (*small, "--remount-ro", "/")):
+            out = ctx.ok(ctx.run(ctx.nsbox, "--net", "veth", *options, *tree, *show)).out
+            lines = out.splitlines()
+            ctx.true(lines[0].startswith("nameserver 10.207.") and lines[1] == "search sub.example"
+                     and "10.207." in lines[2], f"{options}: {out!r}")
+    out = ctx.ok(world.sandbox("cat", "/etc/resolv.conf", net="veth,names=off")).out
+    ctx.true(out.startswith(f"nameserver {PEER4}\n"), f"names=off: {out!r}")
 
 
 @case("V-overlap", "addresses that the host's routes lead elsewhere are not used", timeout=120)

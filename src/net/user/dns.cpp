@@ -134,6 +134,7 @@ bool DnsForwarder::take_answer(Query& query)
     if (answer.size() < dns_header || answer[0] != query.message[0] ||
         answer[1] != query.message[1])
         return false;
+    answering_ = query.server;
     if (answer.size() <= query.most) {
         query.reply(answer);
         return true;

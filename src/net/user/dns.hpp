@@ -23,8 +23,16 @@ public:
     static Result<DnsForwarder> create();
 
     /// As the host's resolv.conf names them.
-    void set_servers(std::vector<SocketAddress> servers) { servers_ = std::move(servers); }
-    const std::vector<SocketAddress>& servers() const noexcept { return servers_; }
+    void set_servers(std::vector<SocketAddress> servers)
+    {
+        servers_ = std::move(servers);
+        answering_ = 0;
+    }
+    /// The one that has answered last, or the first; null if there is none.
+    const SocketAddress* server() const noexcept
+    {
+        return answering_ < servers_.size() ? &servers_[answering_] : nullptr;
+    }
 
     /// Takes a query; what can be said at once is said before this returns. `asker` tells apart who
     /// asks. An answer of more than `most` bytes is cut, so that TCP is tried.
@@ -52,6 +60,7 @@ private:
 
     sys::Fd epoll_;
     std::vector<SocketAddress> servers_;
+    std::size_t answering_ = 0;
     std::list<Query> queries_;  ///< The oldest first.
 };
 

@@ -242,8 +242,10 @@ void Gateway::turn_away(int listener)
 /// Where a connection is to lead; nothing where it may not.
 std::optional<SocketAddress> Gateway::target_of(const Socket& socket, int accepted) const
 {
-    if (socket.service == Service::name_streams)
-        return dns_.servers().empty() ? std::nullopt : std::optional{dns_.servers().front()};
+    if (socket.service == Service::name_streams) {
+        const SocketAddress* const server = dns_.server();
+        return server != nullptr ? std::optional{*server} : std::nullopt;
+    }
     SocketAddress asked;
     asked.size = sizeof asked.storage;
     const int level = socket.v6 ? SOL_IPV6 : SOL_IP;

@@ -1,6 +1,7 @@
 #include "net/user/link_rules.hpp"
 
 #include <net/ethernet.h>
+#include <utility>
 
 namespace nsbox::net::user {
 
@@ -54,6 +55,14 @@ Rule with(Rule begin, const Rule& rest)
     return begin;
 }
 
+/// The sender is told at once. A reset is sent however many there are; the kernel sends no more than
+/// one ICMP message a second to one address, after the first few.
+void refuse(std::vector<Rule>& rules, const Rule& from)
+{
+    rules.push_back(with(from, {Protocol{protocol_tcp}, Reject{true}}));
+    rules.push_back(with(from, {Reject{}}));
+}
+
 const Address& gateway_of(const HostLink& link, bool v6)
 {
     return v6 ? *link.gateway6 : *link.gateway4;
@@ -81,7 +90,11 @@ Chain to_host(const HostLink& link, const std::vector<Gateway::Door>& doors)
     if (link.ipv6)
         for (const std::uint8_t type : {neighbour_solicitation, neighbour_advertisement})
             chain.rules.push_back(with(from, {Icmp6Type{type}, Accept{}}));
+    std::uint16_t last = 0;
     for (const Gateway::Door& door : doors) {
+        // Several ranges may lead to one socket.
+        if (std::exchange(last, door.served_at) == door.served_at)
+            continue;
         const To gateway{only(gateway_of(link, door.v6))};
         const ToPort port{door.protocol, door.served_at};
         chain.rules.push_back(with(from, {gateway, port, Accept{}}));
@@ -89,7 +102,7 @@ Chain to_host(const HostLink& link, const std::vector<Gateway::Door>& doors)
         if (link.is_bridged)
             chain.rules.push_back({InInterface{link.entry}, gateway, port, Drop{}});
     }
-    chain.rules.push_back(with(from, {Reject{}}));
+    refuse(chain.rules, from);
     return chain;
 }
 
@@ -97,11 +110,11 @@ Chain to_host(const HostLink& link, const std::vector<Gateway::Door>& doors)
 Chain through_host(const HostLink& link, bool outbound)
 {
     Chain chain{"through", Type::filter, Hook::forward, priority_filter, true, {}};
-    const InIndex from{link.index};
     const OutIndex to{link.index, false};
-    chain.rules = {{to, Established{}, Accept{}}, {to, Reject{}}};
+    chain.rules = {{to, Established{}, Accept{}}};
+    refuse(chain.rules, {to});
     if (!outbound)
-        chain.rules.push_back({from, Reject{}});
+        refuse(chain.rules, {InIndex{link.index}});
     return chain;
 }
 
