@@ -91,7 +91,7 @@ constexpr OptionInfo table[] = {
     {Opt::events_fd, "--events-fd", "FD", 1, "Write everything that happens to FD, as JSON", an},
     {Opt::name, "--name", "NAME", 1, "Let nsbox ps, exec, kill and wait find it as NAME", an},
     {Opt::net, "--net", "MODE", 1, "The network: host, none, user[,mtu=BYTES][,link=auto|tap|veth]\n[,ipv6=off][,outbound=off][,names=off][,required=off], or\nveth[,bridge=NAME[,address=ADDRESS/LENGTH[,gateway=ADDRESS]]]\n[,mtu=BYTES][,ipv6=off][,outbound=off][,names=off] (root only)", an},
-    {Opt::host_loopback, "--host-loopback", "PORTS", 1, "Let --net user or veth reach these ports of the host's loopback, or all", an},
+    {Opt::host_loopback, "--host-loopback", "PORTS", 1, "Let --net user or veth reach these ports of the\nhost's loopback, or all", an},
     {Opt::publish, "--publish", "PORTS", 1, "[ADDRESS:]HOSTPORT:[localhost:]PORT[/udp]: let the host's port\nlead to one of the sandbox, with --net user or veth (also -p)", an},
     {Opt::pty, "--pty", "", 0, "Give the command a terminal of its own", ""},
     {Opt::pty_size, "--pty-size", "COLUMNSxROWS", 1, "The size of that terminal where there is none outside", an},
@@ -123,14 +123,13 @@ std::string help_line(const OptionInfo& option)
     std::string line = std::string{"    "} + option.name;
     if (option.arguments[0] != '\0')
         line += std::string{" "} + option.arguments;
-    for (const char* at = option.text;;) {
-        line.append(line.size() < column ? column - line.size() : 1, ' ');
-        const char* const end = std::strchr(at, '\n');
-        if (end == nullptr)
-            return line + at + "\n";
-        line.append(at, end);
-        return line + "\n" + std::string(column, ' ') + (end + 1) + "\n";
+    line.append(line.size() < column ? column - line.size() : 1, ' ');
+    for (const char* at = option.text; *at != '\0'; ++at) {
+        line += *at;
+        if (*at == '\n')
+            line.append(column, ' ');
     }
+    return line + "\n";
 }
 
 }  // namespace

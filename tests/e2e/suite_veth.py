@@ -488,6 +488,8 @@ def bridge(ctx):
     first = sleeper(world, net=given)
     ctx.eq(first.network["address"], "203.0.113.14/28", "the address that was given")
     ctx.fails(world.sandbox("true", net=given), rc=1, err="another sandbox on the bridge has it")
+    ctx.fails(world.sandbox("true", net="veth,bridge=br9,address=203.0.113.1/28"), rc=1,
+              err="the bridge itself has it")
     # Somebody else's hardware or IP is not to be had there.
     code = ("other = [a for a in ('203.0.113.9', '203.0.113.10') if a not in own(4)][0]\n"
             "subprocess.run(['ip', 'addr', 'add', other + '/28', 'dev', 'eth0'], check=True)\n"

@@ -194,7 +194,8 @@ struct Bridge {
     std::string name;
     unsigned index = 0;
     std::optional<Prefix> network;  ///< With the bridge's own address.
-    std::vector<Address> taken;
+    std::vector<Address> own;
+    std::vector<Address> taken;  ///< Its own, and those of others that the host knows of.
 };
 
 Address to_address(nl_addr* from)
@@ -222,6 +223,7 @@ Result<> read_addresses(nl_sock* socket, Bridge& bridge)
         if (::rtnl_addr_get_ifindex(entry) != static_cast<int>(bridge.index) || !is_ipv4(local))
             continue;
         const Address address = to_address(local);
+        bridge.own.push_back(address);
         bridge.taken.push_back(address);
         if (!bridge.network)
             bridge.network =
@@ -301,6 +303,8 @@ Result<HostLink> claim_given(nl_sock* socket, const Fd& network, const HelperCon
                              const Bridge& bridge)
 {
     const Prefix& own = *config.routed.address;
+    if (std::find(bridge.own.begin(), bridge.own.end(), own.address) != bridge.own.end())
+        return refuse(failed, text_of(own.address), "the bridge itself has it");
     const Prefix& counted = bridge.network ? *bridge.network : own;
     PairWish wish = port_of(bridge, own.address, config.link.mtu);
     wish.name = port_name(bridge.index, PortAddresses{counted, {}, 0}.host_part(own.address));

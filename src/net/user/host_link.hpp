@@ -5,6 +5,7 @@
 #include "sys/error.hpp"
 #include "sys/fd.hpp"
 
+#include <array>
 #include <optional>
 #include <string>
 

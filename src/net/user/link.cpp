@@ -251,37 +251,6 @@ std::string pack_error(const Error& error)
     return out;
 }
 
-/// The link; nothing if there is none. The frames' descriptor stays open here too: its last end takes
-/// the kernel some 10 ms, which the end of the helper then need not wait for.
-std::optional<Link> serve_build(int channel)
-{
-    std::array<char, 1024> buffer;
-    int fds[1];
-    const long got = sys::receive_with_descriptors(channel, buffer.data(), buffer.size(), fds);
-    const Fd network{fds[0]};
-    if (got <= 0 || !network)
-        return {};
-    const std::string bytes(buffer.data(), static_cast<std::size_t>(got));
-    Result<Link> link = make_link(network, unpack_wish(bytes));
-    if (!link) {
-        const std::string out = pack_error(link.error());
-        ::send(channel, out.data(), out.size(), MSG_NOSIGNAL);
-        return {};
-    }
-    std::string out;
-    pack(out, std::uint64_t{1});
-    pack(out, static_cast<std::uint64_t>(link->kind));
-    pack(out, std::uint64_t{link->ipv6});
-    const int frames[] = {link->frames.get()};
-    const bool has_frames = link->kind != LinkKind::routed;
-    const long put = has_frames
-                         ? sys::send_with_descriptors(channel, out.data(), out.size(), frames)
-                         : ::send(channel, out.data(), out.size(), MSG_NOSIGNAL);
-    if (put < 0)
-        return {};
-    return std::move(*link);
-}
-
 /// Removes an interface when it is told to, by a process that may do little else.
 class Remover {
 public:
@@ -308,6 +277,49 @@ private:
     Fd socket_;
 };
 
+/// The sandbox's end of a link of the host's may not outlive those who judge what comes from there,
+/// so this process outlives them for a moment.
+Result<> guard_link(Remover& remover)
+{
+    if (!remover.open(inside_name) || raw::prctl(PR_SET_PDEATHSIG, 0) < 0)
+        return fail(failed, errno, inside_name);
+    return {};
+}
+
+/// The link; nothing if there is none. The frames' descriptor stays open here too: its last end takes
+/// the kernel some 10 ms, which the end of the helper then need not wait for.
+std::optional<Link> serve_build(int channel, Remover& remover)
+{
+    std::array<char, 1024> buffer;
+    int fds[1];
+    const long got = sys::receive_with_descriptors(channel, buffer.data(), buffer.size(), fds);
+    const Fd network{fds[0]};
+    if (got <= 0 || !network)
+        return {};
+    const std::string bytes(buffer.data(), static_cast<std::size_t>(got));
+    Result<Link> link = make_link(network, unpack_wish(bytes));
+    if (link && link->kind == LinkKind::routed)
+        if (Result<> guarded = guard_link(remover); !guarded)
+            link = tl::make_unexpected(std::move(guarded.error()));
+    if (!link) {
+        const std::string out = pack_error(link.error());
+        ::send(channel, out.data(), out.size(), MSG_NOSIGNAL);
+        return {};
+    }
+    std::string out;
+    pack(out, std::uint64_t{1});
+    pack(out, static_cast<std::uint64_t>(link->kind));
+    pack(out, std::uint64_t{link->ipv6});
+    const int frames[] = {link->frames.get()};
+    const bool has_frames = link->kind != LinkKind::routed;
+    const long put = has_frames
+                         ? sys::send_with_descriptors(channel, out.data(), out.size(), frames)
+                         : ::send(channel, out.data(), out.size(), MSG_NOSIGNAL);
+    if (put < 0)
+        return {};
+    return std::move(*link);
+}
+
 void serve_sockets(int channel)
 {
     for (;;) {
@@ -330,21 +342,13 @@ constexpr int calls_of_insider[] = {SYS_recvfrom, SYS_recvmsg, SYS_sendto,     S
                                     SYS_close,    SYS_socket,  SYS_exit_group, SYS_rt_sigreturn};
 constexpr int families_of_insider[] = {AF_INET, AF_INET6, AF_NETLINK};
 
-/// The sandbox's end of a link of the host's may not outlive those who judge what comes from there,
-/// so this process outlives them for a moment.
-bool guard_link(Remover& remover)
-{
-    return remover.open(inside_name) && raw::prctl(PR_SET_PDEATHSIG, 0) == 0;
-}
-
 [[noreturn]] void run_insider(int channel)
 {
     raw::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    const std::optional<Link> link = serve_build(channel);
-    const bool is_guard = link && link->kind == LinkKind::routed;
     Remover remover;
-    if (link && (!is_guard || guard_link(remover)) &&
-        leave_file_tree(is_guard ? Rights::stay : Rights::go) &&
+    const std::optional<Link> link = serve_build(channel, remover);
+    const bool is_guard = link && link->kind == LinkKind::routed;
+    if (link && leave_file_tree(is_guard ? Rights::stay : Rights::go) &&
         give_up_privilege(is_guard ? capability_of_network : 0) &&
         allow_only(calls_of_insider, families_of_insider))
         serve_sockets(channel);
