@@ -625,7 +625,7 @@ def guard(ctx):
 
 
 @case("V-200", "200 sandboxes at once have each an address of its own, and nothing is left of them",
-      timeout=240)
+      only="root", timeout=240)
 def two_hundred(ctx):
     world = VethWorld(ctx)
     count = 200

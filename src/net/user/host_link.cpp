@@ -12,8 +12,13 @@
 #include <fcntl.h>
 #include <linux/neighbour.h>
 #include <net/if.h>
+#include <netlink/cache.h>
 #include <netlink/errno.h>
+#include <netlink/netlink.h>
+#include <netlink/route/addr.h>
+#include <netlink/route/link.h>
 #include <netlink/route/link/veth.h>
+#include <netlink/route/neighbour.h>
 #include <sys/random.h>
 
 namespace nsbox::net::user {

@@ -6,8 +6,13 @@
 #include <cstring>
 #include <fcntl.h>
 #include <net/if.h>
+#include <netlink/cache.h>
 #include <netlink/errno.h>
+#include <netlink/netlink.h>
+#include <netlink/route/addr.h>
+#include <netlink/route/link.h>
 #include <netlink/route/link/inet6.h>
+#include <netlink/route/route.h>
 #include <netlink/socket.h>
 
 namespace nsbox::net::user {
@@ -17,6 +22,31 @@ namespace {
 constexpr Literal failed = cannot_connect;
 
 }  // namespace
+
+void NlFree::operator()(nl_sock* object) const noexcept
+{
+    ::nl_socket_free(object);
+}
+void NlFree::operator()(nl_cache* object) const noexcept
+{
+    ::nl_cache_free(object);
+}
+void NlFree::operator()(nl_addr* object) const noexcept
+{
+    ::nl_addr_put(object);
+}
+void NlFree::operator()(rtnl_link* object) const noexcept
+{
+    ::rtnl_link_put(object);
+}
+void NlFree::operator()(rtnl_addr* object) const noexcept
+{
+    ::rtnl_addr_put(object);
+}
+void NlFree::operator()(rtnl_route* object) const noexcept
+{
+    ::rtnl_route_put(object);
+}
 
 tl::unexpected<Error> nl_failed(int error, const std::string& object)
 {

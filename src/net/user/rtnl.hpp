@@ -4,11 +4,14 @@
 #include "sys/error.hpp"
 
 #include <memory>
-#include <netlink/netlink.h>
-#include <netlink/route/addr.h>
-#include <netlink/route/link.h>
-#include <netlink/route/neighbour.h>
-#include <netlink/route/route.h>
+#include <string>
+
+struct nl_sock;
+struct nl_cache;
+struct nl_addr;
+struct rtnl_link;
+struct rtnl_addr;
+struct rtnl_route;
 
 namespace nsbox::net::user {
 
@@ -16,17 +19,21 @@ namespace nsbox::net::user {
 
 inline constexpr Literal cannot_connect{"Can't connect the sandbox's network"};
 
-/// The opposite of an allocation of libnl's.
-template <class T, void (*free)(T*)>
+/// The opposite of libnl's allocations.
 struct NlFree {
-    void operator()(T* object) const noexcept { free(object); }
+    void operator()(nl_sock* object) const noexcept;
+    void operator()(nl_cache* object) const noexcept;
+    void operator()(nl_addr* object) const noexcept;
+    void operator()(rtnl_link* object) const noexcept;
+    void operator()(rtnl_addr* object) const noexcept;
+    void operator()(rtnl_route* object) const noexcept;
 };
-using NlSocket = std::unique_ptr<nl_sock, NlFree<nl_sock, nl_socket_free>>;
-using NlLink = std::unique_ptr<rtnl_link, NlFree<rtnl_link, rtnl_link_put>>;
-using NlAddr = std::unique_ptr<nl_addr, NlFree<nl_addr, nl_addr_put>>;
-using NlRtAddr = std::unique_ptr<rtnl_addr, NlFree<rtnl_addr, rtnl_addr_put>>;
-using NlRoute = std::unique_ptr<rtnl_route, NlFree<rtnl_route, rtnl_route_put>>;
-using NlCache = std::unique_ptr<nl_cache, NlFree<nl_cache, nl_cache_free>>;
+using NlSocket = std::unique_ptr<nl_sock, NlFree>;
+using NlCache = std::unique_ptr<nl_cache, NlFree>;
+using NlAddr = std::unique_ptr<nl_addr, NlFree>;
+using NlLink = std::unique_ptr<rtnl_link, NlFree>;
+using NlRtAddr = std::unique_ptr<rtnl_addr, NlFree>;
+using NlRoute = std::unique_ptr<rtnl_route, NlFree>;
 
 /// `error` is one of libnl's.
 tl::unexpected<Error> nl_failed(int error, const std::string& object);
