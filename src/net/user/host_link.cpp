@@ -55,15 +55,17 @@ std::uint32_t random_number()
     return number;
 }
 
+using Hardware = std::array<std::uint8_t, 6>;
+
 struct PairWish {
     std::string name;
     unsigned mtu = 0;
-    unsigned bridge = 0;                     ///< The index of one, or 0.
-    std::array<std::uint8_t, 6> host_mac{};  ///< With a bridge...
-    std::array<std::uint8_t, 6> inside_mac{};
+    unsigned bridge = 0;  ///< The index of one, or 0.
+    Hardware host_mac{};  ///< With a bridge...
+    Hardware inside_mac{};
 };
 
-NlAddr hardware_address(const std::array<std::uint8_t, 6>& bytes)
+NlAddr hardware_address(const Hardware& bytes)
 {
     return NlAddr{::nl_addr_build(AF_LLC, bytes.data(), bytes.size())};
 }
@@ -195,6 +197,17 @@ Result<HostLink> make_routed(nl_sock* socket, const Fd& network, const HelperCon
     return link;
 }
 
+/// Follows from that of IPv4, so it is as singular.
+Hardware inside_hardware(const Address& address)
+{
+    const auto& b = address.bytes;
+    return {0x0a, 0x6e, b[0], b[1], b[2], b[3]};
+}
+
+/// A bridge without an address of its own takes the lowest of its ports'. It is the same for all of ours,
+/// and high, so that the bridge's stays what it is as they come and go.
+constexpr Hardware host_hardware{0xfe, 0x6e, 0x73, 0x62, 0x6f, 0x78};
+
 struct Bridge {
     std::string name;
     unsigned index = 0;
@@ -237,7 +250,14 @@ Result<> read_addresses(nl_sock* socket, Bridge& bridge)
     return {};
 }
 
-/// Whoever the host knows to be there.
+bool is_hardware(nl_addr* from, const Hardware& hardware)
+{
+    return from != nullptr && ::nl_addr_get_len(from) == hardware.size() &&
+           std::memcmp(::nl_addr_get_binary_addr(from), hardware.data(), hardware.size()) == 0;
+}
+
+/// Whoever the host knows to be there. A sandbox is told by the name of its port, and the kernel
+/// remembers one for long after its end.
 Result<> read_neighbours(nl_sock* socket, Bridge& bridge)
 {
     nl_cache* read = nullptr;
@@ -249,9 +269,12 @@ Result<> read_neighbours(nl_sock* socket, Bridge& bridge)
         nl_addr* const address = ::rtnl_neigh_get_dst(entry);
         const bool is_there =
             (::rtnl_neigh_get_state(entry) & (NUD_INCOMPLETE | NUD_FAILED | NUD_NOARP)) == 0;
-        if (::rtnl_neigh_get_ifindex(entry) == static_cast<int>(bridge.index) && is_there &&
-            is_ipv4(address))
-            bridge.taken.push_back(to_address(address));
+        if (::rtnl_neigh_get_ifindex(entry) != static_cast<int>(bridge.index) || !is_there ||
+            !is_ipv4(address))
+            continue;
+        const Address there = to_address(address);
+        if (!is_hardware(::rtnl_neigh_get_lladdr(entry), inside_hardware(there)))
+            bridge.taken.push_back(there);
     }
     return {};
 }
@@ -277,16 +300,9 @@ Result<Bridge> find_bridge(nl_sock* socket, const std::string& name)
     return bridge;
 }
 
-/// Addresses of the hardware that follow from that of IPv4, so that they are as singular. Of all ports
-/// the one with the lowest gives its own to the bridge, which is not to change.
 PairWish port_of(const Bridge& bridge, const Address& address, unsigned mtu)
 {
-    const auto& b = address.bytes;
-    return {{},
-            mtu,
-            bridge.index,
-            {0xfe, 0x6e, b[0], b[1], b[2], b[3]},
-            {0x0a, 0x6e, b[0], b[1], b[2], b[3]}};
+    return {{}, mtu, bridge.index, host_hardware, inside_hardware(address)};
 }
 
 HostLink bridged_link(const Bridge& bridge, const PairWish& wish, const Prefix& own)
