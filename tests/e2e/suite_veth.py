@@ -498,10 +498,26 @@ def bridge(ctx):
     got = words(ctx, world.python("print(tcp('203.0.113.1', 7000), udp('203.0.113.1', 7000))",
                                   net="veth,bridge=br9", options=("--host-loopback", "7000")))
     ctx.eq(got, ["ok", "ok"], "ports that are open")
-    # A sandbox that is not on the bridge stays apart from those that are.
-    got = words(ctx, world.python("print(tcp(sys.argv[1], 7), tcp(sys.argv[2], 8000))", FAR4,
-                                  address_of(server)))
-    ctx.eq(got[0], "ok", "outbound")
+    # A sandbox that is not on the bridge, or on another one, stays apart from those that are; others
+    # come through the host.
+    netkit.configure("ip link add br8 type bridge; ip addr add 203.0.113.33/28 dev br8; "
+                     "ip link set br8 up")
+    inside = ("nsenter", f"--net=/proc/{world.internet[0]}/ns/net")
+    ctx.ok(ctx.run(*inside, "ip", "route", "add", "203.0.113.0/24", "via", HOST4,
+                   pre=netkit.keep_capabilities))
+    code = "print(tcp(sys.argv[1], 8000), *(tcp(a, 7) for a in sys.argv[2:]))"
+    got = words(ctx, ctx.run(*inside, PYTHON, "-c", netkit.CLIENT + code, address_of(server),
+                             pre=netkit.keep_capabilities))
+    ctx.eq(got, ["ok"], "from outside")
+    for net in ("veth", "veth,bridge=br8"):
+        got = words(ctx, world.python(code, address_of(server), FAR4, net=net))
+        ctx.true(got[0] in REFUSED and got[1] == "ok", f"from {net}: {got}")
+    apart_ = service(world)
+    got = words(ctx, world.python(code, address_of(apart_), FAR4, net="veth,bridge=br9"))
+    ctx.true(got[0] in REFUSED and got[1] == "ok", f"to a link: {got}")
+    apart_.kill()
+    apart_.wait(20)
+    netkit.configure("ip link del br8")
     # An address of the caller's choice, once.
     ctx.until(lambda: len(bridge_ports()) == 1, 20, "the end of those before")
     chosen = "203.0.113.14/28" if address_of(server) != "203.0.113.14" else "203.0.113.13/28"

@@ -157,6 +157,16 @@ Result<> Gateway::watch(int fd, std::uint64_t token)
     return {};
 }
 
+int Gateway::time_left() const
+{
+    const auto deadline = udp_->deadline();
+    if (!deadline)
+        return -1;
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(*deadline - std::chrono::steady_clock::now());
+    return static_cast<int>(std::clamp<long long>(left.count(), 0, idle.count()));
+}
+
 void Gateway::handle()
 {
     epoll_event events[most_at_once];
@@ -170,7 +180,6 @@ void Gateway::handle()
         else
             accept_some(sockets_[token]);
     }
-    // Those that nobody uses any more go when there is something to do.
     udp_->expire(std::chrono::steady_clock::now());
 }
 
@@ -249,8 +258,8 @@ std::optional<SocketAddress> Gateway::target_of(const Socket& socket, int accept
     SocketAddress asked;
     asked.size = sizeof asked.storage;
     const int level = socket.v6 ? SOL_IPV6 : SOL_IP;
-    const int name = socket.v6 ? IP6T_SO_ORIGINAL_DST : SO_ORIGINAL_DST;
-    if (::getsockopt(accepted, level, name, &asked.storage, &asked.size) < 0 ||
+    static_assert(SO_ORIGINAL_DST == IP6T_SO_ORIGINAL_DST);
+    if (::getsockopt(accepted, level, SO_ORIGINAL_DST, &asked.storage, &asked.size) < 0 ||
         !open_[asked.port()])
         return std::nullopt;
     return loopback_address(socket.v6, asked.port());

@@ -38,8 +38,10 @@ public:
     /// In the order in which they count.
     const std::vector<Door>& doors() const noexcept { return doors_; }
 
-    /// Readable (POLLIN) while there is something to do; handle() does it and never waits.
+    /// Readable (POLLIN) while there is something to do; handle() does it and never waits. So it is
+    /// after time_left() milliseconds, unless that is -1.
     int descriptor() const noexcept { return epoll_.get(); }
+    int time_left() const;
     void handle();
 
 private:

@@ -233,7 +233,9 @@ private:
         fds_[dns] = {dns_->descriptor(), POLLIN, 0};
         fds_[doors] = {forwards_->descriptor(), POLLIN, 0};
         fds_[streams] = {relay_->descriptor(), POLLIN, 0};
-        const int timeout = stack_ ? stack_->add_to(fds_) : -1;
+        const int timeout = stack_    ? stack_->add_to(fds_)
+                            : routed_ ? routed_->gateway->time_left()
+                                      : -1;
         if (::poll(fds_.data(), fds_.size(), timeout) < 0) {
             if (errno != EINTR)
                 return fail("poll", errno, "the network helper");
@@ -247,7 +249,7 @@ private:
         }
         if (stack_)
             stack_->handle(fds_);
-        if (fds_[services].revents != 0)
+        if (fds_[services].revents != 0 || (routed_ && timeout == 0))
             routed_->gateway->handle();
         if (fds_[dns].revents != 0)
             dns_->handle();

@@ -197,13 +197,6 @@ Result<HostLink> make_routed(nl_sock* socket, const Fd& network, const HelperCon
     return link;
 }
 
-/// Follows from that of IPv4, so it is as singular.
-Hardware inside_hardware(const Address& address)
-{
-    const auto& b = address.bytes;
-    return {0x0a, 0x6e, b[0], b[1], b[2], b[3]};
-}
-
 /// A bridge without an address of its own takes the lowest of its ports'. It is the same for all of ours,
 /// and high, so that the bridge's stays what it is as they come and go.
 constexpr Hardware host_hardware{0xfe, 0x6e, 0x73, 0x62, 0x6f, 0x78};
@@ -273,7 +266,7 @@ Result<> read_neighbours(nl_sock* socket, Bridge& bridge)
             !is_ipv4(address))
             continue;
         const Address there = to_address(address);
-        if (!is_hardware(::rtnl_neigh_get_lladdr(entry), inside_hardware(there)))
+        if (!is_hardware(::rtnl_neigh_get_lladdr(entry), port_hardware(there)))
             bridge.taken.push_back(there);
     }
     return {};
@@ -302,7 +295,7 @@ Result<Bridge> find_bridge(nl_sock* socket, const std::string& name)
 
 PairWish port_of(const Bridge& bridge, const Address& address, unsigned mtu)
 {
-    return {{}, mtu, bridge.index, host_hardware, inside_hardware(address)};
+    return {{}, mtu, bridge.index, host_hardware, port_hardware(address)};
 }
 
 HostLink bridged_link(const Bridge& bridge, const PairWish& wish, const Prefix& own)

@@ -1,5 +1,7 @@
 #include "net/user/link_rules.hpp"
 
+#include "net/user/routed_address.hpp"
+
 #include <net/ethernet.h>
 #include <utility>
 
@@ -118,6 +120,18 @@ Chain through_host(const HostLink& link, bool outbound)
     return chain;
 }
 
+/// From sandboxes that are not on the bridge, who are told by the names of their links, or by the
+/// hardware that those on other bridges have and cannot change. Others may come that way.
+Chain to_bridged(const HostLink& link)
+{
+    Chain chain{"through", Type::filter, Hook::forward, priority_filter, true, {}};
+    const InInterface elsewhere{link.entry, true};
+    const To own{only(link.inside.address4)};
+    refuse(chain.rules, {InInterface{link_name_begin, false, true}, own});
+    refuse(chain.rules, {elsewhere, FromHardware{link.inside_mac, port_hardware_length}, own});
+    return chain;
+}
+
 Chain masquerade(const HostLink& link)
 {
     const OutIndex elsewhere{link.index, true};
@@ -138,7 +152,9 @@ std::vector<Table> link_rules(const HostLink& link, bool outbound,
     Table packets{name, {to_host(link, doors)}};
     if (!doors.empty())
         packets.chains.push_back(redirections(link, doors));
-    if (!link.is_bridged) {
+    if (link.is_bridged) {
+        packets.chains.push_back(to_bridged(link));
+    } else {
         packets.chains.push_back(through_host(link, outbound));
         if (outbound)
             packets.chains.push_back(masquerade(link));

@@ -56,7 +56,11 @@ public:
     void operator()(const InInterface& part)
     {
         meta(NFT_META_IIFNAME);
-        compare_name(part.name, part.is_not);
+        if (part.is_beginning)
+            compare({reinterpret_cast<const std::uint8_t*>(part.name.data()), part.name.size()},
+                    part.is_not ? NFT_CMP_NEQ : NFT_CMP_EQ);
+        else
+            compare_name(part.name, part.is_not);
     }
     void operator()(const OutInterface& part)
     {
@@ -80,8 +84,8 @@ public:
     }
     void operator()(const FromHardware& part)
     {
-        payload(NFT_PAYLOAD_LL_HEADER, 6, 6);
-        compare(part.address, NFT_CMP_EQ);
+        payload(NFT_PAYLOAD_LL_HEADER, 6, part.length);
+        compare({part.address.data(), part.length}, NFT_CMP_EQ);
     }
     void operator()(const ArpSender& part)
     {

@@ -24,6 +24,7 @@ using user::Prefix;
 struct InInterface {
     std::string name;
     bool is_not = false;
+    bool is_beginning = false;  ///< Of the name: "eth" for all of "eth0", "eth1" and so on.
 };
 struct OutInterface {
     std::string name;
@@ -41,9 +42,11 @@ struct OutIndex {
 struct EtherType {
     std::uint16_t type = 0;
 };
-/// The hardware that a frame comes from: at the hook ingress.
+/// The hardware that a frame comes from, by the first bytes of its address: at the hooks ingress,
+/// prerouting, input and forward.
 struct FromHardware {
     std::array<std::uint8_t, 6> address{};
+    std::uint32_t length = 6;  ///< In bytes.
 };
 /// The address of IPv4 that the sender of an ARP packet says it has (RFC 826).
 struct ArpSender {

@@ -50,6 +50,12 @@ std::string port_name(unsigned bridge, std::uint32_t host_part)
     return text;
 }
 
+std::array<std::uint8_t, 6> port_hardware(const Address& address)
+{
+    const auto& b = address.bytes;
+    return {0x0a, 0x6e, b[0], b[1], b[2], b[3]};
+}
+
 LinkAddresses link_addresses(unsigned number)
 {
     const std::uint8_t* const range = range_begins[number / links_of_range % link_ranges];

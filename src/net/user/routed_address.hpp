@@ -3,6 +3,8 @@
 #include "net/user/judge.hpp"
 #include "net/user/packet.hpp"
 
+#include <array>
+#include <cstdint>
 #include <span>
 #include <string>
 
@@ -22,11 +24,17 @@ inline constexpr unsigned link_prefix4 = 30;
 inline constexpr unsigned link_prefix6 = 64;
 
 /// "nsbox12a4"
+inline constexpr const char* link_name_begin = "nsbox";
 std::string link_name(unsigned number);
 
 /// The name of a port of a bridge: "nsb7-a2", of the bridge's index and what the address has behind
 /// the bridge's prefix. At most 15 bytes, for any bridge with a prefix of 8 bits or more.
 std::string port_name(unsigned bridge, std::uint32_t host_part);
+
+/// The hardware address of a sandbox's end on a bridge follows from that of IPv4, so it is as singular;
+/// the first bytes are the same for all.
+std::array<std::uint8_t, 6> port_hardware(const Address& address);
+inline constexpr std::uint32_t port_hardware_length = 2;
 
 struct LinkAddresses {
     Address host4;  ///< The gateway's...

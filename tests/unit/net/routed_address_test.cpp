@@ -104,5 +104,6 @@ TEST_CASE("a bridge's network is given out but for what somebody has")
 TEST_CASE("the name of a bridge's port fits, and tells bridge and address")
 {
     CHECK(port_name(7, 0xa2) == "nsb7-a2");
+    CHECK(port_hardware(ipv4(10, 1, 2, 3)) == std::array<std::uint8_t, 6>{0x0a, 0x6e, 10, 1, 2, 3});
     CHECK(port_name(0xfffff, 0xffffff).size() == 15);
 }
