@@ -157,15 +157,20 @@ void say_what_ended_it(const Spec& spec, const ExitStatus& status, const Message
     else if (status.reason == Reason::cpu_limit)
         messages.error("the limit of " + say_duration(spec.limits.cpu) +
                        " of processor time is reached: the command was ended");
+    else if (status.reason == Reason::network_failed)
+        messages.error("the network helper has ended: the command was ended");
 }
 
 /// Those that the caller left to the kernel.
 void say_chosen_ports(const Spec& spec, const Sandbox& sandbox, const Messages& messages)
 {
     const std::vector<PublishedPort> ports = sandbox.ports();
-    for (std::size_t i = 0; i < ports.size(); ++i)
-        if (spec.user_network->ports[i].outside != ports[i].outside)
+    for (std::size_t i = 0; i < ports.size(); ++i) {
+        const auto& wished =
+            spec.user_network ? spec.user_network->ports : spec.veth_network->ports;
+        if (wished[i].outside != ports[i].outside)
             messages.note(say_port(ports[i]));
+    }
 }
 
 int failure_code(const Request& request, const Error& error)

@@ -90,10 +90,10 @@ constexpr OptionInfo table[] = {
     {Opt::distinct_status, "--distinct-status", "", 0, "Exit with 125 where nsbox fails, 126 or 127 where\nthe command cannot be executed or found", ""},
     {Opt::events_fd, "--events-fd", "FD", 1, "Write everything that happens to FD, as JSON", an},
     {Opt::name, "--name", "NAME", 1, "Let nsbox ps, exec, kill and wait find it as NAME", an},
-    {Opt::net, "--net", "MODE", 1, "The network: host, none, join:PATH|fd:FD|NAME, or user[,mtu=BYTES]\n[,link=auto|tap|veth][,tcp=relay][,ipv6=off][,outbound=off]\n[,names=off][,required=off]", an},
-    {Opt::host_loopback, "--host-loopback", "PORTS", 1, "Let --net user reach these ports of the host's loopback, or all", an},
-    {Opt::publish, "--publish", "PORTS", 1, "[ADDRESS:]HOSTPORT:[localhost:]PORT[/udp]: let the host's port\nlead to one of --net user (also -p); or unix:PATH:PORT", an},
-    {Opt::host_socket, "--host-socket", "PATH:PORT", 1, "Let a port of --net user lead to the host's unix socket", an},
+    {Opt::net, "--net", "MODE", 1, "The network: host, none, join:PATH|fd:FD|NAME, user[,mtu=BYTES]\n[,link=auto|tap|veth][,tcp=relay][,ipv6=off][,outbound=off]\n[,names=off][,required=off], or\nveth[,bridge=NAME[,address=ADDRESS/LENGTH[,gateway=ADDRESS]]]\n[,mtu=BYTES][,ipv6=off][,outbound=off][,names=off] (root only)", an},
+    {Opt::host_loopback, "--host-loopback", "PORTS", 1, "Let --net user or veth reach these ports of the\nhost's loopback, or all", an},
+    {Opt::publish, "--publish", "PORTS", 1, "[ADDRESS:]HOSTPORT:[localhost:]PORT[/udp]: let the host's port\nlead to one of the sandbox, with --net user or veth (also -p);\nor unix:PATH:PORT", an},
+    {Opt::host_socket, "--host-socket", "PATH:PORT", 1, "Let a port of the sandbox lead to the host's unix socket,\nwith --net user or veth", an},
     {Opt::pty, "--pty", "", 0, "Give the command a terminal of its own", ""},
     {Opt::pty_size, "--pty-size", "COLUMNSxROWS", 1, "The size of that terminal where there is none outside", an},
 };
@@ -133,6 +133,7 @@ std::string help_line(const OptionInfo& option)
         line += "\n" + std::string(column, ' ');
         at = end + 1;
     }
+    return line + "\n";
 }
 
 }  // namespace

@@ -101,10 +101,14 @@ std::optional<Request> BwrapParser::parse(const Words& words)
     else if (user_try_)
         spec_.namespaces.user = Own::if_possible;
     spec_.namespaces.net = net_ ? Own::yes : Own::no;
-    if (spec_.user_network)
-        spec_.user_network->host_loopback = host_loopback_;
-    if (spec_.user_network)
-        spec_.user_network->ports = published_;
+    const auto complete = [this](auto& network) {
+        if (!network)
+            return;
+        network->host_loopback = host_loopback_;
+        network->ports = published_;
+    };
+    complete(spec_.user_network);
+    complete(spec_.veth_network);
     return std::move(request_);
 }
 
@@ -767,6 +771,7 @@ bool BwrapParser::apply_network(Opt opt, const std::string& text)
         wrong = parse_network(text, choice);
         net_ = choice.own;
         spec_.user_network = choice.user;
+        spec_.veth_network = choice.veth;
         spec_.join_network = choice.join;
     } else if (opt == Opt::publish) {
         wrong = parse_published(text, published_.emplace_back());
@@ -852,10 +857,11 @@ bool BwrapParser::apply_security(const OptionInfo& option, const Words& a)
 
 bool BwrapParser::check_conflicts()
 {
-    if (!host_loopback_.empty() && !spec_.user_network)
-        return fail("--host-loopback requires --net user");
-    if (!published_.empty() && !spec_.user_network)
-        return fail("--publish and --host-socket require --net user");
+    const bool has_network = spec_.user_network || spec_.veth_network;
+    if (!host_loopback_.empty() && !has_network)
+        return fail("--host-loopback requires --net user or --net veth");
+    if (!published_.empty() && !has_network)
+        return fail("--publish and --host-socket require --net user or --net veth");
     if (spec_.join_network && unshares_net_)
         return fail("--unshare-net is not compatible with --net join:");
     const Namespaces& ns = spec_.namespaces;

@@ -47,24 +47,46 @@ bool to_tcp(const std::string& text, UserNetwork::Tcp& tcp)
     return tcp == Tcp::relay || text == "slirp";
 }
 
-std::optional<std::string> apply_setting(const std::string& word, UserNetwork& user)
+struct Setting {
+    std::string key;
+    std::string value;
+};
+
+Setting setting_of(const std::string& word)
 {
     const std::size_t equals = word.find('=');
-    const std::string key = word.substr(0, equals);
-    const std::string value = equals == std::string::npos ? "" : word.substr(equals + 1);
-    constexpr const char* takes_switch = " takes on or off, not \"";
+    return {word.substr(0, equals), equals == std::string::npos ? "" : word.substr(equals + 1)};
+}
+
+using Wrong = std::optional<std::string>;
+
+Wrong set_mtu(const std::string& value, unsigned& mtu)
+{
+    return to_number(value, mtu)
+               ? std::nullopt
+               : Wrong{"--net: mtu takes a number of bytes, not \"" + value + "\""};
+}
+
+Wrong set_switch(const Setting& setting, bool& target)
+{
+    return to_switch(setting.value, target)
+               ? std::nullopt
+               : Wrong{"--net: " + setting.key + " takes on or off, not \"" + setting.value + "\""};
+}
+
+Wrong apply(const Setting& setting, UserNetwork& user)
+{
+    const auto& [key, value] = setting;
     if (key == "mtu")
-        return to_number(value, user.mtu)
-                   ? std::nullopt
-                   : std::optional{"--net: mtu takes a number of bytes, not \"" + value + "\""};
+        return set_mtu(value, user.mtu);
     if (key == "link")
         return to_link(value, user.link)
                    ? std::nullopt
-                   : std::optional{"--net: link takes auto, tap or veth, not \"" + value + "\""};
+                   : Wrong{"--net: link takes auto, tap or veth, not \"" + value + "\""};
     if (key == "tcp")
         return to_tcp(value, user.tcp)
                    ? std::nullopt
-                   : std::optional{"--net: tcp takes slirp or relay, not \"" + value + "\""};
+                   : Wrong{"--net: tcp takes slirp or relay, not \"" + value + "\""};
     bool* const target = key == "ipv6"       ? &user.ipv6
                          : key == "outbound" ? &user.outbound
                          : key == "names"    ? &user.names
@@ -73,8 +95,39 @@ std::optional<std::string> apply_setting(const std::string& word, UserNetwork& u
     if (target == nullptr)
         return "--net: there is no setting \"" + key +
                "\" of user; there are mtu, link, tcp, ipv6, outbound, names and required";
-    return to_switch(value, *target) ? std::nullopt
-                                     : std::optional{"--net: " + key + takes_switch + value + "\""};
+    return set_switch(setting, *target);
+}
+
+Wrong apply(const Setting& setting, VethNetwork& veth)
+{
+    const auto& [key, value] = setting;
+    if (key == "mtu")
+        return set_mtu(value, veth.mtu);
+    std::string* const text = key == "bridge"    ? &veth.bridge
+                              : key == "address" ? &veth.address
+                              : key == "gateway" ? &veth.gateway
+                                                 : nullptr;
+    if (text != nullptr) {
+        *text = value;
+        return value.empty() ? Wrong{"--net: " + key + " takes a value"} : std::nullopt;
+    }
+    bool* const target = key == "ipv6"       ? &veth.ipv6
+                         : key == "outbound" ? &veth.outbound
+                         : key == "names"    ? &veth.names
+                                             : nullptr;
+    if (target == nullptr)
+        return "--net: there is no setting \"" + key +
+               "\" of veth; there are mtu, ipv6, outbound, names, bridge, address and gateway";
+    return set_switch(setting, *target);
+}
+
+template <class Network>
+Wrong apply_all(const std::vector<std::string>& words, Network& network)
+{
+    for (std::size_t i = 1; i < words.size(); ++i)
+        if (Wrong wrong = apply(setting_of(words[i]), network))
+            return wrong;
+    return std::nullopt;
 }
 
 constexpr std::string_view join_prefix = "join:";
@@ -115,20 +168,19 @@ std::optional<std::string> parse_network(const std::string& text, NetworkChoice&
 {
     const std::vector<std::string> words = split(text, ',');
     if (text == "host" || text == "none") {
-        choice = {text == "none", std::nullopt, std::nullopt};
+        choice = {};
+        choice.own = text == "none";
         return std::nullopt;
     }
-    if (text.rfind(join_prefix, 0) == 0) {
-        choice = {false, std::nullopt, JoinNetwork{}};
-        return parse_join(text.substr(join_prefix.size()), *choice.join);
-    }
-    if (words[0] != "user")
-        return "--net takes host, none, user or join:, not \"" + words[0] + "\"";
-    choice = {true, UserNetwork{}, std::nullopt};
-    for (std::size_t i = 1; i < words.size(); ++i)
-        if (std::optional<std::string> wrong = apply_setting(words[i], *choice.user))
-            return wrong;
-    return std::nullopt;
+    choice = {};
+    if (text.rfind(join_prefix, 0) == 0)
+        return parse_join(text.substr(join_prefix.size()), choice.join.emplace());
+    choice.own = true;
+    if (words[0] == "user")
+        return apply_all(words, choice.user.emplace());
+    if (words[0] == "veth")
+        return apply_all(words, choice.veth.emplace());
+    return "--net takes host, none, user, veth or join:, not \"" + words[0] + "\"";
 }
 
 namespace {

@@ -12,13 +12,14 @@ namespace nsbox::tool {
 struct NetworkChoice {
     bool own = false;  ///< A network namespace of the sandbox's own.
     std::optional<UserNetwork> user;
+    std::optional<VethNetwork> veth;
     std::optional<JoinNetwork> join;
 };
 
 // Each takes an option's text; what is wrong with it, as a sentence for the user, or nothing.
 
-/// "host", "none", "user" with settings behind commas, or "join:" with a path, "fd:" and a number, or a
-/// sandbox's name or id.
+/// "host", "none", "user" or "veth" with settings behind commas, or "join:" with a path, "fd:" and a
+/// number, or a sandbox's name or id.
 std::optional<std::string> parse_network(const std::string& text, NetworkChoice& choice);
 
 /// "[ADDRESS:]PORT:[localhost:]PORT[/tcp|/udp]", or "unix:PATH:[localhost:]PORT"

@@ -25,7 +25,7 @@ enum class Reason {
     cpu_limit,       ///< Limits::cpu was over.
     caller_ended,    ///< The process that Watch::caller names ended.
     killed,          ///< A second SIGTERM was to be forwarded.
-    network_failed,  ///< The helper of Spec::user_network ended.
+    network_failed,  ///< The helper of the sandbox's network ended.
     out_of_memory,  ///< By SIGKILL, while the kernel killed for want of memory in this control group.
 };
 
@@ -109,11 +109,11 @@ public:
     /// The master of the sandbox's terminal, owned here; -1 without one.
     int terminal() const noexcept;
 
-    /// The published ports of Spec::user_network, with those that the kernel chose, and of add_port().
-    /// Any thread may use these three while another waits.
+    /// The published ports of the sandbox's network, with those that the kernel chose, and of
+    /// add_port(). Any thread may use these three while another waits.
     std::vector<PublishedPort> ports() const;
     /// Publishes one more port, which works when this returns; what it has become. EADDRINUSE,
-    /// EACCES, EADDRNOTAVAIL as for bind(2); ENOTSUP without a user-mode network.
+    /// EACCES, EADDRNOTAVAIL as for bind(2); ENOTSUP without a network of that kind.
     Result<PublishedPort> add_port(const PublishedPort& port);
     /// Takes the port away that has the same place: the same kind, address and port of the host, or path,
     /// or, of a host_socket, port of the sandbox. That is free when this returns; connections that

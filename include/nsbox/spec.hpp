@@ -193,7 +193,7 @@ struct PublishedPort {
     std::string address;  ///< Of the host, a number; empty: 127.0.0.1 and ::1.
     std::uint16_t outside = 0;  ///< 0 lets the kernel choose: see Sandbox::ports().
     std::uint16_t inside = 0;
-    bool to_loopback = false;  ///< To the sandbox's 127.0.0.1, instead of 10.0.2.100.
+    bool to_loopback = false;  ///< To the sandbox's 127.0.0.1, instead of its own address.
 };
 
 /// A port's place on the host, for messages: "localhost:80/tcp", "unix:/run/x".
@@ -248,12 +248,43 @@ struct JoinNetwork {
     DescriptorNumber descriptor = -1;
 };
 
+/// A link to the host by a veth pair (veth(4)), for a caller with CAP_NET_ADMIN in the user namespace that
+/// owns the host's network namespace: root. The command sees an interface eth0 with an address that no
+/// other sandbox of the host has, out of 10.207.0.0/16 (172.30.0.0/16 or 192.168.0.0/16 where the host's
+/// routes use that) and fd6e:7362:6f78::/48, and what it sends to the outside goes out under the host's
+/// own addresses. The host itself is out of reach, as are other sandboxes, but for `host_loopback` and a
+/// name server at the gateway's address, which asks the host's. The packet rules are tables of
+/// nf_tables that a helper process owns; they vanish with it, and the sandbox ends when it does. Needs
+/// Linux 5.12 and a host that forwards packets (sysctl net.ipv4.ip_forward, which nsbox leaves as it is);
+/// there is IPv6 where net.ipv6.conf.all.forwarding is on.
+struct VethNetwork {
+    unsigned mtu = 1500;  ///< Bytes, 1280 to 65520.
+    bool ipv6 = true;
+    bool outbound = true;  ///< The command may begin connections to the outside.
+    bool names = true;     ///< As in UserNetwork.
+    /// Ports of the host's 127.0.0.1 and ::1 that the gateway's addresses lead to. Those of UDP are
+    /// served where there are no more than 64; to one where nobody listens a connection of TCP is made
+    /// and reset.
+    std::vector<Ports> host_loopback;
+    std::vector<PublishedPort> ports;  ///< Work without outbound access too.
+    /// The host's end becomes a port of this bridge, which exists already. The sandbox then has an
+    /// address of the bridge's own network, and IPv4 alone; whoever else is on the bridge is in reach
+    /// both ways, and the host translates no addresses for it.
+    std::string bridge;
+    /// With `bridge`: the sandbox's address, "A.B.C.D/LENGTH"; empty: one is chosen...
+    std::string address;
+    /// ...and, with that, the router for all else; empty: the bridge's address.
+    std::string gateway;
+};
+
 /// What a sandbox is to be. A plain value: copying it copies the wish, nothing else.
 struct Spec {
     Namespaces namespaces;
     std::vector<Operation> operations;
     /// Needs a network namespace of the sandbox's own.
     std::optional<UserNetwork> user_network;
+    /// Needs one too; not together with the other.
+    std::optional<VethNetwork> veth_network;
     std::optional<JoinNetwork> join_network;  ///< Then Namespaces::net has no meaning.
 
     std::vector<std::string> command;      ///< What to execute, found through the sandbox's PATH.

@@ -174,12 +174,15 @@ int run(const BindContents& step, ChildState& state) noexcept
         return state.failed(Site::foreign, -EROFS);
     sys::FixedText<64> name;
     name.add("data").number(state.stored++);
-    const Fd file{raw::openat(state.store, name.c_str(),
-                              O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, step.mode)};
+    Fd file{raw::openat(state.store, name.c_str(),
+                        O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, step.mode)};
     if (!file)
         return state.failed(Site::create, file.error());
-    if (const int rc = copy_contents(step.fd, file.get()); rc < 0)
-        return state.failed(Site::contents, rc);
+    const int rc_of_copy = step.is_late ? 0 : copy_contents(step.fd, file.get());
+    if (rc_of_copy < 0)
+        return state.failed(Site::contents, rc_of_copy);
+    if (step.is_late)
+        state.unfilled = file.release();
     // The store is unbindable, so that no recursive bind copies it; lifted for this one file.
     if (const int rc = shield(state, false); rc < 0)
         return state.failed(Site::source, rc);
@@ -199,6 +202,13 @@ int run(const BindContents& step, ChildState& state) noexcept
         return state.failed(Site::source, rc);
     raw::unlinkat(state.store, name.c_str(), 0);
     return 0;
+}
+
+int run(const FillContents& step, ChildState& state) noexcept
+{
+    const Fd file{state.unfilled};
+    state.unfilled = -1;
+    return copy_contents(step.fd, file.get());
 }
 
 int run(const MakeSymlink& step, ChildState& state) noexcept

@@ -106,6 +106,12 @@ struct BindContents {
     bool read_only;
     bool only_own =
         false;  ///< A file that is missing is made in the sandbox's own file systems only.
+    bool is_late = false;  ///< Empty until FillContents comes.
+};
+
+/// Writes what the one late BindContents was to hold.
+struct FillContents {
+    int fd;
 };
 
 struct MakeSymlink {
@@ -145,6 +151,7 @@ int run(const MountMqueue& step, sys::ChildState& state) noexcept;
 int run(const MakeDirectory& step, sys::ChildState& state) noexcept;
 int run(const WriteFile& step, sys::ChildState& state) noexcept;
 int run(const BindContents& step, sys::ChildState& state) noexcept;
+int run(const FillContents& step, sys::ChildState& state) noexcept;
 int run(const MakeSymlink& step, sys::ChildState& state) noexcept;
 int run(const ChangeMode& step, sys::ChildState& state) noexcept;
 int run(const MountOverlay& step, sys::ChildState& state) noexcept;

@@ -124,7 +124,6 @@ Result<std::unique_ptr<HelperClient>> HelperClient::start(user::HelperConfig con
     if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
         return fail(cannot_start, errno, "socketpair");
     client->channel_ = Fd{ends[0]};
-    client->tcp_ = config.link.tcp;
     config.servers = client->resolv_conf_.now().servers;
     TRY(client->execute(Fd{ends[1]}));
     TRY(client->say(encode(config)));
@@ -330,12 +329,8 @@ Result<> HelperClient::hear()
         got = ::recv(channel_.get(), bytes.data(), bytes.size(), 0);
     } while (got < 0 && errno == EINTR);
     bytes.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
-    sys::Unpacker from{bytes};
-    const auto answer = static_cast<user::Answer>(from.number());
-    if (!bytes.empty() && answer == user::Answer::ready) {
+    if (user::decode_report(bytes, link_)) {
         is_ready_ = true;
-        link_ = static_cast<user::LinkKind>(from.number());
-        ipv6_ = from.number() != 0;
         return {};
     }
     std::uint64_t number = 0;
@@ -350,6 +345,8 @@ Result<> HelperClient::hear()
         renew(number, token);
         return {};
     }
+    sys::Unpacker from{bytes};
+    (void)from.number();  // Answer::failed.
     const std::string why = bytes.empty() ? "" : from.text();
     return why.empty() ? ended() : refuse("The network helper failed", {}, why);
 }

@@ -21,7 +21,7 @@ namespace nsbox::net {
 /// does it, a child of this one, to be killed when the file has gone otherwise.
 using Guard = std::function<Result<sys::Fd>(const std::string& name, int folder)>;
 
-/// The supervisor's side of user-mode networking: starts the network helper (a program of its own) and
+/// The supervisor's side of a sandbox's network: starts the network helper (a program of its own) and
 /// speaks with it. One thread at a time, but for the ports.
 class HelperClient {
 public:
@@ -45,9 +45,8 @@ public:
     /// Takes one message. Why it failed, where it did or has ended.
     Result<> hear();
     bool is_ready() const noexcept { return is_ready_; }
-    user::LinkKind link() const noexcept { return link_; }
-    bool has_ipv6() const noexcept { return ipv6_; }
-    user::TcpPath tcp() const noexcept { return tcp_; }
+    /// When it is ready.
+    const user::LinkReport& link() const noexcept { return link_; }
 
     const ResolvConf& resolv_conf() const noexcept { return resolv_conf_.now(); }
 
@@ -113,9 +112,7 @@ private:
     std::size_t at_ = 0;
     bool is_ready_ = false;
     bool is_following_ = false;
-    user::LinkKind link_ = user::LinkKind::automatic;
-    bool ipv6_ = false;
-    user::TcpPath tcp_ = user::TcpPath::slirp;
+    user::LinkReport link_;
 };
 
 }  // namespace nsbox::net

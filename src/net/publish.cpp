@@ -1,6 +1,6 @@
 #include "net/publish.hpp"
 
-#include "net/user/guest.hpp"
+#include "net/user/packet.hpp"
 #include "net/user/socket.hpp"
 #include "sys/read_file.hpp"
 
@@ -154,7 +154,7 @@ Result<std::vector<Fd>> take_port(PublishedPort& wish)
 SocketAddress target_of(const PublishedPort& wish)
 {
     const bool to_loopback = wish.to_loopback || wish.kind == PublishedPort::Kind::host_socket;
-    const user::Address to = to_loopback ? user::ipv4(127, 0, 0, 1) : user::GuestNetwork{}.guest4;
+    const user::Address to = to_loopback ? user::ipv4(127, 0, 0, 1) : user::Address{};
     return address_of(AF_INET, to.bytes.data(), wish.inside);
 }
 

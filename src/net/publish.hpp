@@ -15,7 +15,8 @@ namespace nsbox::net {
 /// is not one of this host's.
 Result<std::vector<sys::Fd>> take_port(PublishedPort& wish);
 
-/// Where in the sandbox it leads to; of one of the host's sockets, where it is inside.
+/// Where in the sandbox it leads to, or, of a host socket, where it is inside; 0.0.0.0 is the sandbox's own
+/// address.
 user::SocketAddress target_of(const PublishedPort& wish);
 
 user::ForwardKind forward_kind(PublishedPort::Kind kind);

@@ -241,6 +241,10 @@ struct Teller {
     {
         return {"Can't wait for the network", {}, {}, {}};
     }
+    Words operator()(const mount::FillContents&) const
+    {
+        return {"Can't write data to file", "/etc/resolv.conf", {}, {}};
+    }
     Words operator()(const net::LoopbackUp&) const
     {
         if (site == Site::source)
@@ -385,7 +389,7 @@ struct Teller {
         if (site == Site::foreign)
             return {"Can't place", s.target,
                     "it does not exist in the sandbox, and would have to be made on the host",
-                    "bind a file there, or use --net user,names=off"};
+                    "bind a file there, or add names=off to --net"};
         if (destination_words(site, s.target, detail, words))
             return with_read_only_hint(words, s.target);
         return bind_words(pair("data", s.target), site, err);

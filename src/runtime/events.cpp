@@ -158,11 +158,22 @@ void Events::started(pid_t child, pid_t command, const NamespaceReport& report,
 
 void Events::network(const net::HelperClient& helper) const
 {
-    const bool tap = helper.link() == net::user::LinkKind::tap;
-    const bool relay = helper.tcp() == net::user::TcpPath::relay;
-    write(std::string{"\"event\": \"network\", \"mode\": \"user\", \"link\": \""} +
-          (tap ? "tap" : "veth") + "\", \"tcp\": \"" + (relay ? "relay" : "slirp") +
-          "\", \"ipv6\": " + (helper.has_ipv6() ? "true" : "false"));
+    const net::user::LinkReport& link = helper.link();
+    const std::string begin = "\"event\": \"network\", \"mode\": ";
+    const std::string end = std::string{", \"ipv6\": "} + (link.ipv6 ? "true" : "false");
+    if (link.kind != net::user::LinkKind::routed) {
+        const bool tap = link.kind == net::user::LinkKind::tap;
+        const bool relay = link.tcp == net::user::TcpPath::relay;
+        write(begin + "\"user\", \"link\": \"" + (tap ? "tap" : "veth") + "\", \"tcp\": \"" +
+              (relay ? "relay" : "slirp") + '"' + end);
+        return;
+    }
+    const auto text_or_null = [](const std::string& text) {
+        return text.empty() ? std::string{"null"} : json_text(text);
+    };
+    write(begin + "\"veth\", \"interface\": " + json_text(link.interface) + ", \"address\": " +
+          json_text(link.address) + ", \"address6\": " + text_or_null(link.address6) +
+          ", \"gateway\": " + text_or_null(link.gateway) + end);
 }
 
 void Events::port(const PublishedPort& port) const

@@ -21,7 +21,7 @@ public:
     /// `group`: the path of the sandbox's own control group, or empty.
     void started(pid_t child, pid_t command, const NamespaceReport& report,
                  const std::string& group = {}) const;
-    /// The sandbox has a user-mode network, through this kind of link...
+    /// The sandbox has a network, through this kind of link...
     void network(const net::HelperClient& helper) const;
     /// ...or has it no more.
     void network_failed(const Error& error) const;

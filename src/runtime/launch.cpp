@@ -35,6 +35,8 @@ namespace {
 namespace raw = sys::raw;
 using sys::Fd;
 
+/// As user/guest.hpp has it.
+constexpr const char* user_name_server = "10.0.2.3";
 constexpr std::size_t stack_size = std::size_t{1} << 20;
 
 /// The child's stack while it shares this process's memory; its lowest page faults.
@@ -152,9 +154,9 @@ public:
     Result<Running> run()
     {
         // First: it gets ready at the same time.
-        if (plan_.user_network)
+        if (plan_.network)
             network_ = TRY(net::HelperClient::start(
-                *plan_.user_network, plan_.ports, [](const std::string& name, int folder) {
+                *plan_.network, plan_.ports, [](const std::string& name, int folder) {
                     return start_clear_up({name, folder, -1, false});
                 }));
         if (network_)
@@ -257,12 +259,36 @@ private:
         for (const std::size_t number : plan_.name_steps) {
             auto& step = std::get<mount::BindContents>(plan_.steps[number]);
             const bool is_hosts = std::strcmp(step.target, "/etc/hosts") == 0;
-            const std::string text = is_hosts ? net::hosts_for(hostname())
-                                              : net::resolv_conf_for(network_->resolv_conf());
+            const std::string text =
+                is_hosts       ? net::hosts_for(hostname())
+                : step.is_late ? std::string{}
+                               : net::resolv_conf_for(network_->resolv_conf(), user_name_server);
             Fd file = TRY(make_text_file(text));
             step.fd = file.get();
+            if (step.is_late)
+                set_late_file(file.get());
             name_files_.push_back(std::move(file));
         }
+        return {};
+    }
+
+    void set_late_file(int file)
+    {
+        late_file_ = file;
+        for (ChildStep& step : plan_.steps)
+            if (auto* const fill = std::get_if<mount::FillContents>(&step))
+                fill->fd = file;
+    }
+
+    /// Before the child reads it.
+    Result<> fill_late_file() const
+    {
+        if (late_file_ < 0)
+            return {};
+        const std::string text =
+            net::resolv_conf_for(network_->resolv_conf(), network_->link().name_server);
+        if (::pwrite(late_file_, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size()))
+            return fail("Can't write", errno, "/etc/resolv.conf");
         return {};
     }
 
@@ -599,6 +625,8 @@ private:
     {
         Result<> word = network_->hear();
         if (word)
+            word = fill_late_file();
+        if (word)
             word = send_word();
         if (!word)
             network_error_ = std::move(word.error());
@@ -787,6 +815,7 @@ private:
     std::unique_ptr<Group> group_;
     bool in_group_ = false;  ///< The command is in it.
     std::vector<Fd> name_files_;
+    int late_file_ = -1;  ///< One of them.
     std::vector<Fd> early_;
     std::vector<Fd> locks_;
     std::vector<Filter> filters_;

@@ -5,6 +5,8 @@
 #include "runtime/plan_operations.hpp"
 
 #include <algorithm>
+#include <arpa/inet.h>
+#include <charconv>
 #include <linux/sched.h>
 
 namespace nsbox::runtime {
@@ -35,6 +37,7 @@ bool wants(Own own, bool possible)
 
 // CAP_NET_BIND_SERVICE, CAP_NET_BROADCAST, CAP_NET_ADMIN, CAP_NET_RAW
 constexpr std::uint64_t network_capabilities = std::uint64_t{15} << 10;
+constexpr unsigned cap_net_admin = 12;  // CAP_NET_ADMIN
 constexpr unsigned cap_sys_admin = 21;  // CAP_SYS_ADMIN, capabilities(7)
 
 template <class T>
@@ -184,36 +187,127 @@ std::uint64_t clone_flags(const Spec& spec, const Host& host, const Decisions& d
     return flags;
 }
 
-Result<> plan_network(const Spec& spec, Plan& plan)
+Result<> plan_ports(const std::vector<PublishedPort>& ports, Plan& plan)
 {
-    if (!spec.user_network)
-        return {};
-    const UserNetwork& wish = *spec.user_network;
-    constexpr unsigned least_mtu = 1500;
-    constexpr unsigned most_mtu = 65520;  // What libslirp takes.
-    if ((plan.clone_flags & CLONE_NEWNET) == 0)
-        return refuse("Can't use a user-mode network", {},
-                      "the sandbox has no network namespace of its own");
-    if (wish.mtu < least_mtu || wish.mtu > most_mtu)
-        return refuse("Can't use a user-mode network", "an MTU of " + std::to_string(wish.mtu),
-                      "it has to be between 1500 and 65520");
-    net::user::HelperConfig& config = plan.user_network.emplace();
-    using net::user::LinkKind;
-    config.link.kind = wish.link == UserNetwork::Link::tap    ? LinkKind::tap
-                       : wish.link == UserNetwork::Link::veth ? LinkKind::veth
-                                                              : LinkKind::automatic;
+    for (const PublishedPort& port : ports)
+        TRY(net::check_port(port));
+    plan.ports = ports;
+    return {};
+}
+
+/// What both kinds of network have.
+template <class Network>
+Result<> plan_common(const Network& wish, Plan& plan)
+{
+    net::user::HelperConfig& config = plan.network.emplace();
     config.link.mtu = wish.mtu;
     config.link.ipv6 = wish.ipv6;
-    config.link.tcp =
-        wish.tcp == UserNetwork::Tcp::relay ? net::user::TcpPath::relay : net::user::TcpPath::slirp;
     config.outbound = wish.outbound;
     for (const Ports& ports : wish.host_loopback)
         config.host_loopback.push_back({ports.first, ports.last});
-    for (const PublishedPort& port : wish.ports)
-        TRY(net::check_port(port));
-    plan.ports = wish.ports;
+    return plan_ports(wish.ports, plan);
+}
+
+Result<> plan_user_network(const UserNetwork& wish, Plan& plan)
+{
+    constexpr Literal cannot{"Can't use a user-mode network"};
+    constexpr unsigned least_mtu = 1500;
+    constexpr unsigned most_mtu = 65520;  // What libslirp takes.
+    if ((plan.clone_flags & CLONE_NEWNET) == 0)
+        return refuse(cannot, {}, "the sandbox has no network namespace of its own");
+    if (wish.mtu < least_mtu || wish.mtu > most_mtu)
+        return refuse(cannot, "an MTU of " + std::to_string(wish.mtu),
+                      "it has to be between 1500 and 65520");
+    TRY(plan_common(wish, plan));
+    using net::user::LinkKind;
+    plan.network->link.tcp =
+        wish.tcp == UserNetwork::Tcp::relay ? net::user::TcpPath::relay : net::user::TcpPath::slirp;
+    plan.network->link.kind = wish.link == UserNetwork::Link::tap    ? LinkKind::tap
+                              : wish.link == UserNetwork::Link::veth ? LinkKind::veth
+                                                                     : LinkKind::automatic;
     plan.ends_with_network = wish.end_with_helper;
     return {};
+}
+
+constexpr Literal no_veth{"Can't use a veth network"};
+
+std::optional<net::user::Address> parse_ipv4(const std::string& text)
+{
+    net::user::Address address;
+    if (::inet_pton(AF_INET, text.c_str(), address.bytes.data()) != 1)
+        return std::nullopt;
+    return address;
+}
+
+Result<> plan_bridge(const VethNetwork& wish, net::user::RoutedWish& routed)
+{
+    routed.bridge = wish.bridge;
+    if (wish.bridge.empty() && !(wish.address.empty() && wish.gateway.empty()))
+        return refuse(no_veth, wish.address.empty() ? wish.gateway : wish.address,
+                      "an address is chosen by nsbox, except on a bridge");
+    if (wish.address.empty() && !wish.gateway.empty())
+        return refuse(no_veth, wish.gateway, "a gateway needs an address of the sandbox's too");
+    if (!wish.address.empty()) {
+        const std::size_t slash = wish.address.find('/');
+        const auto address = parse_ipv4(wish.address.substr(0, slash));
+        unsigned length = 0;
+        const char* const end = wish.address.data() + wish.address.size();
+        const bool has_length =
+            slash != std::string::npos &&
+            std::from_chars(wish.address.data() + slash + 1, end, length).ptr == end;
+        constexpr unsigned least = 8;
+        constexpr unsigned most = 31;
+        if (!address || !has_length || length < least || length > most)
+            return refuse(no_veth, wish.address, "it is no address of IPv4 with a length",
+                          "as in 10.1.2.3/24, from /8 to /31");
+        routed.address = {*address, length};
+    }
+    if (!wish.gateway.empty() && !(routed.gateway = parse_ipv4(wish.gateway)))
+        return refuse(no_veth, wish.gateway, "it is no address of IPv4");
+    return {};
+}
+
+Result<> check_veth(const Spec& spec, const Host& host, const Decisions& decisions,
+                    const Plan& plan)
+{
+    const VethNetwork& wish = *spec.veth_network;
+    if (spec.user_network)
+        return refuse(no_veth, {}, "a user-mode network is asked for too");
+    if ((plan.clone_flags & CLONE_NEWNET) == 0)
+        return refuse(no_veth, {}, "the sandbox has no network namespace of its own");
+    if (!decisions.is_root || (host.effective_capabilities >> cap_net_admin & 1) == 0)
+        return refuse(no_veth, {},
+                      "it is for root: it takes CAP_NET_ADMIN in the user namespace that owns the "
+                      "host's network namespace",
+                      "use --net user");
+    // With rights over the host's own namespaces it could reach through to them by netlink.
+    if (!decisions.own_user && !spec.namespaces.join_user && decisions.edited_capabilities &&
+        (decisions.target >> cap_net_admin & 1) != 0)
+        return refuse(
+            no_veth, {},
+            "a command that keeps CAP_NET_ADMIN would have it over the host's network too",
+            "with --unshare-user it has it over the sandbox's alone");
+    constexpr unsigned least_mtu = 1280;  // RFC 8200
+    constexpr unsigned most_mtu = 65520;
+    if (wish.mtu < least_mtu || wish.mtu > most_mtu)
+        return refuse(no_veth, "an MTU of " + std::to_string(wish.mtu),
+                      "it has to be between 1280 and 65520");
+    if (!wish.bridge.empty() && !wish.outbound)
+        return refuse(no_veth, wish.bridge,
+                      "whoever is on a bridge has access to the others there");
+    return {};
+}
+
+Result<> plan_network(const Spec& spec, const Host& host, const Decisions& decisions, Plan& plan)
+{
+    if (spec.veth_network) {
+        TRY(check_veth(spec, host, decisions, plan));
+        TRY(plan_common(*spec.veth_network, plan));
+        plan.network->link.kind = net::user::LinkKind::routed;
+        plan.ends_with_network = true;  // Without it nothing keeps the command from the host.
+        return plan_bridge(*spec.veth_network, plan.network->routed);
+    }
+    return spec.user_network ? plan_user_network(*spec.user_network, plan) : Result<>{};
 }
 
 void add_if(std::vector<int>& list, const std::optional<DescriptorNumber>& fd)
@@ -294,7 +388,7 @@ void plan_identity(const Spec& spec, const Host& host, const Decisions& decision
         (plan.late_flags & CLONE_NEWNET) != 0 ? plan.late_steps : plan.steps;
     if ((plan.clone_flags & CLONE_NEWNET) != 0)
         network_steps.emplace_back(net::LoopbackUp{});
-    if (spec.user_network)
+    if (plan.network)
         network_steps.emplace_back(OfferNetwork{});
     if (spec.join_network && plan.first_steps == 0)
         plan.steps.emplace_back(ns::JoinNamespace{host.foreign_network, CLONE_NEWNET});
@@ -347,8 +441,11 @@ void plan_finish(const Spec& spec, const Host& host, const std::vector<std::stri
     if (spec.block_descriptor)
         plan.steps.emplace_back(AwaitRelease{*spec.block_descriptor});
     // After the release: whoever gives it may have something to do with the network.
-    if (spec.user_network)
+    if (plan.network) {
         plan.steps.emplace_back(AwaitNetwork{});
+        if (plan.late_names)
+            plan.steps.emplace_back(mount::FillContents{-1});
+    }
     plan.steps.emplace_back(RestoreUmask{});
     const std::string home = look_up(environment, "HOME").value_or("");
     ChangeDirectory directory{};
@@ -452,7 +549,7 @@ Result<Plan> plan(const Spec& spec, const Host& host)
     if (decisions.lock_mounts)
         plan.late_flags = plan.clone_flags & (CLONE_NEWNET | CLONE_NEWUTS | CLONE_NEWCGROUP |
                                               (has<Mqueue>(spec) ? 0U : CLONE_NEWIPC));
-    else if (spec.user_network && decisions.second_user &&
+    else if ((spec.user_network || spec.veth_network) && decisions.second_user &&
              (decisions.target & network_capabilities) != 0)
         plan.late_flags = plan.clone_flags & CLONE_NEWNET;
     const bool is_late = decisions.lock_mounts || plan.late_flags != 0;
@@ -464,7 +561,7 @@ Result<Plan> plan(const Spec& spec, const Host& host)
     // in shared memory would change the caller's "dumpable" attribute: both take a copy.
     plan.share_memory =
         host.dumpable && plan.join_user < 0 && plan.join_pid < 0 && plan.first_steps == 0;
-    TRY(plan_network(spec, plan));
+    TRY(plan_network(spec, host, decisions, plan));
     plan_init(spec, plan);
     plan_descriptors(spec, plan);
     if (!plan.share_memory && host.dumpable == false && plan.join_user < 0)

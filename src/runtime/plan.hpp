@@ -85,11 +85,12 @@ struct Plan {
     bool own_terminals = false;  ///< The sandbox has a devpts of its own.
     bool has_clone3 = true;
 
-    std::optional<net::user::HelperConfig> user_network;
+    std::optional<net::user::HelperConfig> network;  ///< What the helper is to serve.
     std::vector<PublishedPort> ports;
     std::vector<std::size_t>
-        name_steps;  ///< BindContents of /etc/resolv.conf and /etc/hosts, whose
-                     ///< descriptors launch() makes.
+        name_steps;           ///< BindContents of /etc/resolv.conf and /etc/hosts, whose
+                              ///< descriptors launch() makes.
+    bool late_names = false;  ///< The first of them is filled when the network is ready.
     bool ends_with_network = false;
 
     // What the parent reports and waits for.

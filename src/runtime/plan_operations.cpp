@@ -62,7 +62,11 @@ public:
     }
 
 private:
-    bool places_names() const { return spec_.user_network && spec_.user_network->names; }
+    bool places_names() const
+    {
+        return (spec_.user_network && spec_.user_network->names) ||
+               (spec_.veth_network && spec_.veth_network->names);
+    }
 
     /// Where the operations begin that only make what is there read-only.
     std::size_t end_of_tree() const
@@ -94,11 +98,15 @@ private:
     {
         if (!places_names())
             return;
-        for (const char* path : {"/etc/resolv.conf", "/etc/hosts"}) {
+        constexpr const char* servers = "/etc/resolv.conf";
+        for (const char* path : {servers, "/etc/hosts"}) {
             if (is_about(path))
                 continue;
+            // Addresses of a link to the host are known only when it is there.
+            const bool is_late = spec_.veth_network && path == servers;
+            plan_.late_names |= is_late;
             plan_.name_steps.push_back(plan_.steps.size());
-            step(mount::BindContents{-1, path, 0644, 0755, true, true});
+            step(mount::BindContents{-1, path, 0644, 0755, true, true, is_late});
         }
     }
 

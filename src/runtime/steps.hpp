@@ -108,18 +108,17 @@ int run(const SetResourceLimit& step, sys::ChildState& state) noexcept;
 int run(const SetLabel& step, sys::ChildState& state) noexcept;
 
 /// Everything that the child may do, as data.
-using ChildStep =
-    std::variant<CloseOnExec, CloseNow, CloseOthers, WaitForSupervisor, MakeDumpable, ClearUmask,
-                 RestoreUmask, SetHostname, ChangeDirectory, NewSession, TakeTerminal, LockFile,
-                 AwaitRelease, SetResourceLimit, SetLabel, ns::DropBounding, ns::WriteIdMaps,
-                 ns::WriteIdMapsBelow, ns::RequireIdMap, ns::TakeIds, ns::JoinUserNamespace,
-                 ns::JoinNamespace, ns::LimitUserNamespaces, ns::NewUserNamespace,
-                 ns::RefuseUserNamespaces, ns::SetCapabilities, net::LoopbackUp, OfferNetwork,
-                 AwaitNetwork, mount::OpenHost, mount::CheckSource, mount::CheckDescriptor,
-                 mount::MakeStore, mount::MakeRoot, mount::BindTree, mount::BindOpenFile,
-                 mount::MakeReadOnly, mount::MountProc, mount::MountDev, mount::MountTmpfs,
-                 mount::MountMqueue, mount::MakeDirectory, mount::WriteFile, mount::BindContents,
-                 mount::MakeSymlink, mount::ChangeMode, mount::MountOverlay, mount::EnterRoot>;
+using ChildStep = std::variant<
+    CloseOnExec, CloseNow, CloseOthers, WaitForSupervisor, MakeDumpable, ClearUmask, RestoreUmask,
+    SetHostname, ChangeDirectory, NewSession, TakeTerminal, LockFile, AwaitRelease,
+    SetResourceLimit, SetLabel, ns::DropBounding, ns::WriteIdMaps, ns::WriteIdMapsBelow,
+    ns::RequireIdMap, ns::TakeIds, ns::JoinUserNamespace, ns::JoinNamespace,
+    ns::LimitUserNamespaces, ns::NewUserNamespace, ns::RefuseUserNamespaces, ns::SetCapabilities,
+    net::LoopbackUp, OfferNetwork, AwaitNetwork, mount::OpenHost, mount::CheckSource,
+    mount::CheckDescriptor, mount::MakeStore, mount::MakeRoot, mount::BindTree, mount::BindOpenFile,
+    mount::MakeReadOnly, mount::MountProc, mount::MountDev, mount::MountTmpfs, mount::MountMqueue,
+    mount::MakeDirectory, mount::WriteFile, mount::BindContents, mount::FillContents,
+    mount::MakeSymlink, mount::ChangeMode, mount::MountOverlay, mount::EnterRoot>;
 
 // The child only borrows: if a step could own memory, destroying or copying it after clone3
 // could reach the allocator.

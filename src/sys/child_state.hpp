@@ -67,6 +67,7 @@ struct ChildState {
     int root = -1;        ///< The new root as it is now.
     int store = -1;       ///< A private tmpfs that the sandbox never sees.
     unsigned stored = 0;  ///< Names given out in the store.
+    int unfilled = -1;    ///< A file of the store whose contents come later.
 
     // Mounts are stacked over the old root until the topmost becomes the root.
     unsigned stacked = 0;   ///< How many there are.

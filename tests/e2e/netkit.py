@@ -27,6 +27,7 @@ DNS4, DNS6 = "10.0.2.3", "fd00::3"
 GUEST4, GUEST6 = "10.0.2.100", "fd00::100"
 
 ECHO = 7  # TCP and UDP, in the internet.
+WHO = 9  # There too: answers with the client's address.
 
 SYSTEM = ("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp")
 PYTHON = "/usr/bin/python3"
@@ -114,6 +115,17 @@ def serve_datagrams(sock, answer=lambda data: data):
             return
 
 
+def say_who(client):
+    with client:
+        client.sendall(client.getpeername()[0].encode())
+
+
+def serve_who(sock):
+    while True:
+        peer = sock.recvfrom(65536)[1]
+        sock.sendto(peer[0].encode(), peer)
+
+
 class Names:
     """A small name server: A and AAAA of the names it knows, and a TXT that is large. What begins
     with "cut" it answers by TCP only: a datagram says that there is more."""
@@ -162,7 +174,8 @@ def in_threads(*calls):
 
 
 class World:
-    def __init__(self, ctx, names=None):
+    def __init__(self, ctx, names=None, as_root=False):
+        """With `as_root` an ordinary user becomes root of namespaces of its own."""
         self.ctx = ctx
         self.has_own_etc = False
         self.names = names or {"test.example": (FAR4, FAR6), "large.example": (),
@@ -170,7 +183,7 @@ class World:
         if os.getuid() == 0:
             nshelp.unshare(nshelp.CLONE_NEWNET | nshelp.CLONE_NEWNS)
         else:
-            nshelp.new_userns(extra=nshelp.CLONE_NEWNET | nshelp.CLONE_NEWNS)
+            nshelp.new_userns(as_root, extra=nshelp.CLONE_NEWNET | nshelp.CLONE_NEWNS)
         nshelp.mount(None, "/", None, nshelp.MS_REC | nshelp.MS_PRIVATE)
         self.internet = self.fork(self.run_internet)
         configure(HOST_PLAN.replace("@PID@", str(self.internet[0])))
@@ -215,7 +228,9 @@ class World:
         names = Names(self.names)
         for address in (PEER4, FAR4, PEER6, FAR6):
             # One of the wildcard would answer from another address than it was asked at.
-            in_threads((serve_streams, bound(socket.SOCK_STREAM, address, ECHO)),
+            in_threads((serve_streams, bound(socket.SOCK_STREAM, address, WHO), say_who),
+                       (serve_who, bound(socket.SOCK_DGRAM, address, WHO)),
+                       (serve_streams, bound(socket.SOCK_STREAM, address, ECHO)),
                        (serve_datagrams, bound(socket.SOCK_DGRAM, address, ECHO)),
                        (serve_datagrams, bound(socket.SOCK_DGRAM, address, 53), names.answer),
                        (serve_streams, bound(socket.SOCK_STREAM, address, 53), names.talk))

@@ -82,7 +82,7 @@ def errors(ctx):
     for text, error in (("user,mtu=1000", "MTU of 1000.*between 1500 and 65520"),
                         ("user,mtu=x", "mtu takes a number"), ("user,link=x", "auto, tap or veth"),
                         ("user,x=1", 'no setting "x"'), ("user,ipv6=1", "on or off"),
-                        ("slirp", "host, none or user")):
+                        ("slirp", "host, none, user or veth")):
         ctx.fails(ctx.run(ctx.nsbox, "--net", text, *netkit.SYSTEM, "true"), rc=1, err=error)
     for text in ("0", "70000", "9-8", "", "x"):
         ctx.fails(ctx.run(ctx.nsbox, "--net", "user", "--host-loopback", text, *netkit.SYSTEM,
@@ -367,9 +367,15 @@ def names_by_tcp(ctx):
         "('none.example', 1)) for s in sys.argv[1:]))"
     size = str(12 + 19 + 20 * 268)
     for link in links(ctx):
-        for net in ("", ",mtu=1500", ",outbound=off"):
+        for net in ("", ",mtu=1500"):
             result = world.python(STREAMS + ask, DNS4, DNS6, net=f"user,link={link}{net}")
             ctx.eq(words(ctx, result), [FAR4, FAR4, size, size, "code3", "code3"], link + net)
+        # What is asked for would leave the sandbox too.
+        result = world.python(STREAMS + ask, DNS4, DNS6, net=f"user,link={link},outbound=off")
+        got = words(ctx, result)
+        ctx.true(len(got) == 6 and all(word in REFUSED for word in got), f"{link}: {got}")
+        result = world.sandbox("getent", "ahosts", "test.example", net=f"user,link={link},outbound=off")
+        ctx.fails(result, rc=2)
     # As resolvers do it by themselves: the datagram says that there is more.
     result = ctx.ok(world.sandbox("getent", "ahosts", "cut.example"))
     ctx.true(FAR4 in result.out and FAR6 in result.out, f"getent: {result}")

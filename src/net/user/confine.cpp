@@ -122,12 +122,13 @@ constexpr int calls_of_relay[] = {
 
 }  // namespace
 
-Result<> leave_file_tree()
+Result<> leave_file_tree(Rights rights)
 {
     const unsigned uid = raw::getuid();
     const unsigned gid = raw::getgid();
     const unsigned long own = CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP;
-    if (const int rc = raw::unshare(CLONE_NEWUSER | own); rc == 0) {
+    const int rc = rights == Rights::go ? raw::unshare(CLONE_NEWUSER | own) : -EPERM;
+    if (rc == 0) {
         TRY(write_map("/proc/self/uid_map", "0 " + std::to_string(uid) + " 1\n"));
         TRY(write_map("/proc/self/setgroups", "deny"));
         TRY(write_map("/proc/self/gid_map", "0 " + std::to_string(gid) + " 1\n"));
@@ -137,13 +138,13 @@ Result<> leave_file_tree()
     return take_empty_root();
 }
 
-Result<> give_up_privilege()
+Result<> give_up_privilege(std::uint64_t keep)
 {
     constexpr unsigned most = 64;
     for (unsigned cap = 0; cap < most; ++cap)
         raw::prctl(PR_CAPBSET_DROP, cap);
     raw::prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL);
-    if (const int rc = raw::capset(0, 0, 0); rc < 0)
+    if (const int rc = raw::capset(keep, keep, 0); rc < 0)
         return fail("Can't confine the network helper", -rc, "capabilities");
     if (const int rc = raw::prctl(PR_SET_NO_NEW_PRIVS, 1); rc < 0)
         return fail("Can't confine the network helper", -rc, "no_new_privs");

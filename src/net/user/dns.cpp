@@ -9,7 +9,6 @@ namespace nsbox::net::user {
 
 namespace {
 
-constexpr std::size_t udp_header = 8;
 constexpr std::size_t dns_header = 12;
 constexpr std::size_t most_queries = 512;
 constexpr std::chrono::seconds patience{15};
@@ -44,20 +43,23 @@ std::vector<std::uint8_t> bare(Bytes message)
     return out;
 }
 
-}  // namespace
-
-Bytes DnsForwarder::Query::payload() const
+/// The answer that there is none.
+void say_failure(Bytes query, const DnsForwarder::Reply& reply)
 {
-    const std::size_t at = packet.transport + udp_header;
-    return Bytes{frame}.subspan(at, packet.end - at);
+    std::vector<std::uint8_t> answer = bare(query);
+    answer[2] = static_cast<std::uint8_t>(answer[2] | is_answer);
+    answer[3] = static_cast<std::uint8_t>((answer[3] & 0xf0) | server_failure);
+    reply(answer);
 }
 
-Result<DnsForwarder> DnsForwarder::create(std::size_t mtu)
+}  // namespace
+
+Result<DnsForwarder> DnsForwarder::create()
 {
     sys::Fd epoll{::epoll_create1(EPOLL_CLOEXEC)};
     if (!epoll)
         return fail("epoll_create1", errno);
-    return DnsForwarder{std::move(epoll), mtu};
+    return DnsForwarder{std::move(epoll)};
 }
 
 void DnsForwarder::forget_old()
@@ -74,12 +76,12 @@ bool DnsForwarder::send_on(Query& query)
         const SocketAddress& server = servers_[query.server];
         query.socket = sys::Fd{
             ::socket(server.storage.ss_family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)};
-        const Bytes payload = query.payload();
         epoll_event event{EPOLLIN, {}};
         event.data.ptr = &query;
         // Connected, it hears of nobody else.
         if (query.socket && ::connect(query.socket.get(), server.get(), server.size) == 0 &&
-            ::send(query.socket.get(), payload.data(), payload.size(), MSG_NOSIGNAL) >= 0 &&
+            ::send(query.socket.get(), query.message.data(), query.message.size(), MSG_NOSIGNAL) >=
+                0 &&
             ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, query.socket.get(), &event) == 0)
             return true;
     }
@@ -87,27 +89,21 @@ bool DnsForwarder::send_on(Query& query)
     return false;
 }
 
-void DnsForwarder::refuse(const Query& query, const SendFrame& send) const
+void DnsForwarder::ask(Bytes message, std::string asker, std::size_t most, Reply reply)
 {
-    std::vector<std::uint8_t> answer = bare(query.payload());
-    answer[2] = static_cast<std::uint8_t>(answer[2] | is_answer);
-    answer[3] = static_cast<std::uint8_t>((answer[3] & 0xf0) | server_failure);
-    send(udp_answer(query.frame, query.packet, answer));
-}
-
-void DnsForwarder::ask(Bytes frame, const Packet& packet, const SendFrame& send)
-{
-    if (packet.end < packet.transport + udp_header + dns_header)
+    if (message.size() < dns_header)
         return;
     forget_old();
-    queries_.push_back({{frame.begin(), frame.end()}, packet, 0, {}, Clock::now() + patience});
-    Query& query = queries_.back();
+    Query& query = queries_.emplace_back(Query{{message.begin(), message.end()},
+                                               std::move(asker),
+                                               most,
+                                               std::move(reply),
+                                               Clock::now() + patience,
+                                               0,
+                                               {}});
     // One that is repeated was not answered by the last server asked.
     for (auto it = queries_.begin(); &*it != &query; ++it) {
-        const Bytes other = it->payload();
-        if (it->packet.source_port == packet.source_port && it->packet.source == packet.source &&
-            std::equal(other.begin(), other.end(), query.payload().begin(),
-                       query.payload().end())) {
+        if (it->asker == query.asker && it->message == query.message) {
             query.server = servers_.empty() ? 0 : (it->server + 1) % servers_.size();
             queries_.erase(it);
             break;
@@ -115,12 +111,12 @@ void DnsForwarder::ask(Bytes frame, const Packet& packet, const SendFrame& send)
     }
     if (send_on(query))
         return;
-    refuse(query, send);
+    say_failure(query.message, query.reply);
     queries_.pop_back();
 }
 
 /// Whether the query is done with.
-bool DnsForwarder::take_answer(Query& query, const SendFrame& send)
+bool DnsForwarder::take_answer(Query& query)
 {
     std::array<std::uint8_t, 65536> buffer;
     const ssize_t got = ::recv(query.socket.get(), buffer.data(), buffer.size(), 0);
@@ -130,26 +126,26 @@ bool DnsForwarder::take_answer(Query& query, const SendFrame& send)
         ++query.server;  // It is not there.
         if (send_on(query))
             return false;
-        refuse(query, send);
+        say_failure(query.message, query.reply);
         return true;
     }
     const Bytes answer{buffer.data(), static_cast<std::size_t>(got)};
     // The identifier has to be that of the question, or somebody guessed the port.
-    if (answer.size() < dns_header || answer[0] != query.payload()[0] ||
-        answer[1] != query.payload()[1])
+    if (answer.size() < dns_header || answer[0] != query.message[0] ||
+        answer[1] != query.message[1])
         return false;
-    constexpr std::size_t headers = 48;
-    if (answer.size() <= mtu_ - headers) {
-        send(udp_answer(query.frame, query.packet, answer));
+    answering_ = query.server;
+    if (answer.size() <= query.most) {
+        query.reply(answer);
         return true;
     }
     std::vector<std::uint8_t> cut = bare(answer);
     cut[2] = static_cast<std::uint8_t>(cut[2] | is_truncated);
-    send(udp_answer(query.frame, query.packet, cut));
+    query.reply(cut);
     return true;
 }
 
-void DnsForwarder::handle(const SendFrame& send)
+void DnsForwarder::handle()
 {
     std::array<epoll_event, 64> events;
     const int count = ::epoll_wait(epoll_.get(), events.data(), events.size(), 0);
@@ -157,7 +153,7 @@ void DnsForwarder::handle(const SendFrame& send)
         const auto* const which = static_cast<Query*>(events[static_cast<std::size_t>(i)].data.ptr);
         const auto it = std::find_if(queries_.begin(), queries_.end(),
                                      [&](const Query& query) { return &query == which; });
-        if (it != queries_.end() && take_answer(*it, send))
+        if (it != queries_.end() && take_answer(*it))
             queries_.erase(it);
     }
 }

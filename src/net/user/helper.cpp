@@ -3,12 +3,17 @@
 #include "net/user/confine.hpp"
 #include "net/user/dns.hpp"
 #include "net/user/forwards.hpp"
+#include "net/user/gateway.hpp"
 #include "net/user/host_addresses.hpp"
+#include "net/user/host_link.hpp"
 #include "net/user/judge.hpp"
 #include "net/user/link.hpp"
+#include "net/user/link_rules.hpp"
 #include "net/user/name_streams.hpp"
+#include "net/user/netfilter.hpp"
 #include "net/user/protocol.hpp"
 #include "net/user/reassembly.hpp"
+#include "net/user/routed_address.hpp"
 #include "net/user/stack.hpp"
 #include "net/user/stream_relay.hpp"
 #include "net/user/tcp_relay.hpp"
@@ -19,9 +24,11 @@
 #include <algorithm>
 #include <array>
 #include <csignal>
+#include <cstring>
 #include <linux/prctl.h>
 #include <malloc.h>
 #include <map>
+#include <netinet/in.h>
 #include <optional>
 #include <poll.h>
 #include <sys/resource.h>
@@ -38,6 +45,7 @@ using sys::pack;
 
 constexpr std::size_t largest_frame = 65536 + ethernet_size;
 constexpr std::size_t largest_order = 65536;
+constexpr std::size_t udp_header_size = 8;
 /// Frames between two looks at everything else.
 constexpr int frames_a_turn = 64;
 
@@ -52,6 +60,19 @@ struct Received {
         return bytes.size() >= sizeof(std::uint64_t) &&
                from.number() == static_cast<std::uint64_t>(order);
     }
+};
+
+/// To tell the senders of packets apart.
+std::string sender_of(const Packet& packet)
+{
+    return {reinterpret_cast<const char*>(packet.source.bytes.data()), packet.source.size()};
+}
+
+/// What is connected to the host itself.
+struct Routed {
+    HostLink link;
+    std::unique_ptr<Gateway> gateway;
+    netfilter::Owner rules;
 };
 
 /// Asks the supervisor, which may have gone, or have more to do than it can.
@@ -97,25 +118,24 @@ public:
             return refuse("Can't start the network helper", {}, "it is of another version");
         raise_descriptor_limit();
         insider_ = TRY(Insider::start());
-        addresses_.emplace(TRY(HostAddresses::open()));
-        dns_.emplace(TRY(DnsForwarder::create(config_.link.mtu)));
-        dns_->set_servers(config_.servers);
-        name_streams_.set_servers(config_.servers);
+        dns_.emplace(TRY(DnsForwarder::create()));
+        take_servers(std::move(config_.servers));
         relay_ = TRY(StreamRelay::create());
         tcp_relay_.emplace(*relay_, rules_, *dns_);
         forwards_ = TRY(Forwards::create(*relay_, *insider_, supervisor_));
         supervisor_.forwards = forwards_.get();
-        take_rules();
-        // The last thing that needs files: what it reads is needed when the first frame comes.
-        stack_ = TRY(Stack::create(
-            {config_.link.mtu, config_.link.ipv6, rules_.host_loopback.any()}, [this](Bytes frame) {
-                const std::vector<std::uint8_t> other = name_streams_.inward(frame);
-                send_frame(other.empty() ? frame : Bytes{other});
-            }));
+        if (is_routed()) {
+            if (!TRY(connect_to_host()))
+                return false;
+        } else {
+            TRY(start_stack());
+        }
         TRY(leave_file_tree());
         TRY(give_up_privilege());
         constexpr int families[] = {AF_INET, AF_INET6};
         TRY(allow_only(relay_calls(), families));
+        if (is_routed())
+            TRY(take_link());
         return true;
     }
 
@@ -144,6 +164,7 @@ private:
         inside,
         frames,
         addresses,
+        services,
         dns,
         doors,
         streams,
@@ -159,6 +180,78 @@ private:
             limit.rlim_cur = limit.rlim_max;
             ::setrlimit(RLIMIT_NOFILE, &limit);
         }
+    }
+
+    bool is_routed() const { return config_.link.kind == LinkKind::routed; }
+
+    Result<> start_stack()
+    {
+        addresses_.emplace(TRY(HostAddresses::open()));
+        take_rules();
+        // The last thing that needs files: what it reads is needed when the first frame comes.
+        stack_ = TRY(Stack::create(
+            {config_.link.mtu, config_.link.ipv6, rules_.host_loopback.any()}, [this](Bytes frame) {
+                const std::vector<std::uint8_t> other = name_streams_.inward(frame);
+                send_frame(other.empty() ? frame : Bytes{other});
+            }));
+        return {};
+    }
+
+    /// The host's end of the link takes rights that are given up afterwards, and the sandbox's
+    /// namespace. False when there will be none.
+    Result<bool> connect_to_host()
+    {
+        while (!is_building_) {
+            TRY(obey());
+            if (channel_ended_)
+                return false;
+        }
+        return true;
+    }
+
+    Result<> build_routed(const Fd& network)
+    {
+        HostLink link = TRY(make_host_link(config_, network));
+        auto gateway = TRY(Gateway::create(link, config_.host_loopback, *dns_, *relay_));
+        auto rules = TRY(netfilter::Owner::open());
+        for (const netfilter::Table& table : link_rules(link, config_.outbound, gateway->doors()))
+            TRY(rules.write(table));
+        config_.link.ipv6 = link.ipv6;
+        config_.link.inside = link.inside;
+        routed_.emplace(Routed{std::move(link), std::move(gateway), std::move(rules)});
+        return {};
+    }
+
+    LinkReport describe() const
+    {
+        LinkReport report;
+        report.kind = link_.kind;
+        report.ipv6 = link_.ipv6;
+        report.tcp = config_.link.tcp;
+        if (!routed_)
+            return report;
+        const auto with_length = [](const Address& address, unsigned length) {
+            return text_of(address) + "/" + std::to_string(length);
+        };
+        const HostLink& link = routed_->link;
+        report.interface = link.name;
+        report.address = with_length(link.inside.address4, link.inside.prefix4);
+        if (link_.ipv6)
+            report.address6 = with_length(link.inside.address6, link.inside.prefix6);
+        if (link.inside.gateway4)
+            report.gateway = text_of(*link.inside.gateway4);
+        if (link.gateway4)
+            report.name_server = text_of(*link.gateway4);
+        return report;
+    }
+
+    /// A name that is asked for tells the outside something: without access to it none is.
+    void take_servers(std::vector<SocketAddress> servers)
+    {
+        if (!config_.outbound)
+            return;
+        name_streams_.set_servers(servers);
+        dns_->set_servers(std::move(servers));
     }
 
     void take_rules()
@@ -195,14 +288,18 @@ private:
         fds_[sandbox] = {sandbox_ ? sandbox_.get() : -1, POLLIN, 0};
         fds_[inside] = {is_building_ ? insider_->descriptor() : -1, POLLIN, 0};
         fds_[frames] = {link_.frames ? link_.frames.get() : -1, POLLIN, 0};
-        fds_[addresses] = {addresses_->descriptor(), POLLIN, 0};
+        fds_[addresses] = {addresses_ ? addresses_->descriptor() : -1, POLLIN, 0};
+        fds_[services] = {routed_ ? routed_->gateway->descriptor() : -1, POLLIN, 0};
         fds_[dns] = {dns_->descriptor(), POLLIN, 0};
         fds_[doors] = {forwards_->descriptor(), POLLIN, 0};
         fds_[streams] = {relay_->descriptor(), POLLIN, 0};
         // As unsigned numbers, in which -1 is later than anything.
         const auto pause = static_cast<unsigned>(tcp_relay_->add_to(&fds_[redirected]));
-        const auto timeout = static_cast<unsigned>(stack_->add_to(fds_));
-        if (::poll(fds_.data(), fds_.size(), static_cast<int>(std::min(pause, timeout))) < 0) {
+        const int timeout = stack_    ? stack_->add_to(fds_)
+                            : routed_ ? routed_->gateway->time_left()
+                                      : -1;
+        if (::poll(fds_.data(), fds_.size(),
+                   static_cast<int>(std::min(pause, static_cast<unsigned>(timeout)))) < 0) {
             if (errno != EINTR)
                 return fail("poll", errno, "the network helper");
             for (pollfd& fd : fds_)
@@ -213,9 +310,12 @@ private:
             TRY(addresses_->update());
             rules_.host = addresses_->list();
         }
-        stack_->handle(fds_);
+        if (stack_)
+            stack_->handle(fds_);
+        if (fds_[services].revents != 0 || (routed_ && timeout == 0))
+            routed_->gateway->handle();
         if (fds_[dns].revents != 0)
-            dns_->handle([this](Bytes frame) { send_frame(frame); });
+            dns_->handle();
         if (fds_[doors].revents != 0)
             forwards_->handle();
         tcp_relay_->handle(&fds_[redirected]);
@@ -241,13 +341,14 @@ private:
         }
         Fd& first = order->descriptors[0];
         if (order->is(Order::attach) && first && !is_building_) {
+            if (is_routed())
+                TRY(build_routed(first));
             TRY(insider_->build(first, config_.link));
             is_building_ = true;
         } else if (order->is(Order::follow) && first) {
             sandbox_ = std::move(first);
         } else if (std::vector<SocketAddress> servers; decode_servers(order->bytes, servers)) {
-            name_streams_.set_servers(servers);
-            dns_->set_servers(std::move(servers));
+            take_servers(std::move(servers));
         } else {
             return obey_about_forwards(*order);
         }
@@ -261,7 +362,7 @@ private:
         Fd& first = order.descriptors[0];
         if (ForwardOrder forward; decode_forward(order.bytes, forward)) {
             // Sockets inside can be had when the process inside is done with the link.
-            if (link_.frames)
+            if (is_connected_)
                 return add_forward(forward, order);
             waiting_.push_back(std::move(order));
         } else if (decode_pair(order.bytes, Order::unforward, number, error)) {
@@ -281,7 +382,7 @@ private:
     {
         Forward forward;
         forward.kind = wish.kind;
-        forward.inside = wish.inside;
+        forward.inside = inside_address(wish.inside);
         forward.number = wish.number;
         const std::size_t sockets = order.count - (wish.is_awaited && order.count > 0 ? 1 : 0);
         for (std::size_t i = 0; i < sockets; ++i)
@@ -307,17 +408,24 @@ private:
         return forwards_->remove(id);
     }
 
+    SocketAddress inside_address(SocketAddress address) const
+    {
+        auto& v4 = reinterpret_cast<sockaddr_in&>(address.storage);
+        if (address.family() == AF_INET && v4.sin_addr.s_addr == INADDR_ANY)
+            std::memcpy(&v4.sin_addr, config_.link.inside.address4.bytes.data(),
+                        sizeof v4.sin_addr);
+        return address;
+    }
+
     Result<> take_link()
     {
         is_building_ = false;
         link_ = TRY(insider_->finish());
+        is_connected_ = true;
         tcp_relay_->begin(std::move(link_.redirection));
         for (Received& order : std::exchange(waiting_, {}))
             TRY(obey_about_forwards(order));
-        std::string out;
-        pack(out, static_cast<std::uint64_t>(Answer::ready));
-        pack(out, static_cast<std::uint64_t>(link_.kind));
-        pack(out, std::uint64_t{link_.ipv6});
+        const std::string out = encode_report(describe());
         ::send(helper_channel, out.data(), out.size(), MSG_NOSIGNAL);
         return {};
     }
@@ -373,11 +481,24 @@ private:
             send_frame(refusal(frame, packet));
             break;
         case Verdict::ask_dns:
-            dns_->ask(frame, packet, [this](Bytes answer) { send_frame(answer); });
+            ask_name(frame, packet);
             break;
         case Verdict::drop:
             break;
         }
+    }
+
+    void ask_name(Bytes frame, const Packet& packet)
+    {
+        const std::size_t at = packet.transport + udp_header_size;
+        if (packet.end < at)
+            return;
+        constexpr std::size_t headers = 48;
+        dns_->ask(frame.subspan(at, packet.end - at),
+                  sender_of(packet) + ":" + std::to_string(packet.source_port),
+                  config_.link.mtu - headers,
+                  [this, packet, query = std::vector<std::uint8_t>(frame.begin(), frame.end())](
+                      Bytes answer) { send_frame(udp_answer(query, packet, answer)); });
     }
 
     HelperConfig config_;
@@ -394,11 +515,13 @@ private:
     std::vector<Received> waiting_;  ///< Forwards that came before the link.
     std::map<std::uint64_t, Forwards::Id> numbers_;
     std::unique_ptr<Stack> stack_;
+    std::optional<Routed> routed_;
     Link link_;
     Fd sandbox_;
     std::vector<pollfd> fds_;
     std::array<std::uint8_t, largest_frame> frame_;
     bool is_building_ = false;
+    bool is_connected_ = false;
     bool channel_ended_ = false;
 };
 

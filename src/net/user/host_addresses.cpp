@@ -1,5 +1,7 @@
 #include "net/user/host_addresses.hpp"
 
+#include "net/user/rtnl.hpp"
+
 #include <cerrno>
 #include <cstring>
 #include <linux/rtnetlink.h>
@@ -12,17 +14,25 @@ namespace nsbox::net::user {
 
 namespace {
 
-/// One message of the answer: a route; those of the type "local" are kept.
+enum class Routes { local, all };
+
+struct Reading {
+    Routes which;
+    std::vector<Prefix>& list;
+};
+
+/// One message of the answer: a route.
 int take_route(nl_msg* message, void* argument)
 {
-    auto& list = *static_cast<std::vector<Prefix>*>(argument);
+    const Reading& reading = *static_cast<const Reading*>(argument);
     nlmsghdr* const header = nlmsg_hdr(message);
     if (header->nlmsg_type != RTM_NEWROUTE || !nlmsg_valid_hdr(header, sizeof(rtmsg)))
         return NL_OK;
     const auto* const route = static_cast<const rtmsg*>(nlmsg_data(header));
     const bool v6 = route->rtm_family == AF_INET6;
     const bool is_ours = route->rtm_type == RTN_LOCAL || route->rtm_type == RTN_ANYCAST;
-    if (!is_ours || (!v6 && route->rtm_family != AF_INET))
+    const bool is_wanted = reading.which == Routes::local ? is_ours : route->rtm_dst_len != 0;
+    if (!is_wanted || (!v6 && route->rtm_family != AF_INET))
         return NL_OK;
     Prefix prefix;
     prefix.address.v6 = v6;
@@ -33,7 +43,7 @@ int take_route(nl_msg* message, void* argument)
         std::memcpy(prefix.address.bytes.data(), nla_data(destination), prefix.address.size());
     else if (prefix.length != 0)
         return NL_OK;
-    list.push_back(prefix);
+    reading.list.push_back(prefix);
     return NL_OK;
 }
 
@@ -43,17 +53,17 @@ int on_error(sockaddr_nl*, nlmsgerr* error, void* argument)
     return NL_STOP;
 }
 
-Result<> read_family(nl_sock* socket, unsigned char family, std::vector<Prefix>& list)
+Result<> read_family(nl_sock* socket, unsigned char family, Reading reading)
 {
     nl_msg* const request = nlmsg_alloc_simple(RTM_GETROUTE, NLM_F_REQUEST | NLM_F_DUMP);
     if (request == nullptr)
         return fail("Can't ask for the host's addresses", ENOMEM);
     rtmsg body{};
     body.rtm_family = family;
-    body.rtm_type = RTN_LOCAL;
+    body.rtm_type = reading.which == Routes::local ? RTN_LOCAL : RTN_UNSPEC;
     nlmsg_append(request, &body, sizeof body, NLMSG_ALIGNTO);
     int error = 0;
-    nl_socket_modify_cb(socket, NL_CB_VALID, NL_CB_CUSTOM, take_route, &list);
+    nl_socket_modify_cb(socket, NL_CB_VALID, NL_CB_CUSTOM, take_route, &reading);
     nl_socket_modify_err_cb(socket, NL_CB_CUSTOM, on_error, &error);
     int rc = nl_send_auto(socket, request);
     nlmsg_free(request);
@@ -68,6 +78,15 @@ Result<> read_family(nl_sock* socket, unsigned char family, std::vector<Prefix>&
 }
 
 }  // namespace
+
+Result<std::vector<Prefix>> read_networks()
+{
+    const NlSocket socket = TRY(open_netlink());
+    std::vector<Prefix> list;
+    TRY(read_family(socket.get(), AF_INET, {Routes::all, list}));
+    TRY(read_family(socket.get(), AF_INET6, {Routes::all, list}));
+    return list;
+}
 
 void HostAddresses::Free::operator()(nl_sock* socket) const noexcept
 {
@@ -104,8 +123,8 @@ Result<> HostAddresses::update()
         errno = 0;
     }
     std::vector<Prefix> list;
-    TRY(read_family(asking_.get(), AF_INET, list));
-    TRY(read_family(asking_.get(), AF_INET6, list));
+    TRY(read_family(asking_.get(), AF_INET, {Routes::local, list}));
+    TRY(read_family(asking_.get(), AF_INET6, {Routes::local, list}));
     list_ = std::move(list);
     return {};
 }

@@ -9,6 +9,10 @@ struct nl_sock;
 
 namespace nsbox::net::user {
 
+/// Where the routes of this network namespace lead to, in whatever table, but for default routes. What
+/// is on an interface and the host's own addresses are among them. See rtnetlink(7).
+Result<std::vector<Prefix>> read_networks();
+
 /// What the kernel delivers to this host itself: every route of the type "local" of the network
 /// namespace in which this object was made, in whatever table. See rtnetlink(7), RTM_GETROUTE;
 /// needs no privilege.

@@ -1,7 +1,7 @@
 #include "net/user/link.hpp"
 
 #include "net/user/confine.hpp"
-#include "net/user/guest.hpp"
+#include "net/user/rtnl.hpp"
 #include "sys/packing.hpp"
 #include "sys/pass.hpp"
 #include "sys/raw.hpp"
@@ -15,16 +15,13 @@
 #include <linux/if_tun.h>
 #include <linux/nsfs.h>
 #include <linux/prctl.h>
+#include <linux/rtnetlink.h>
 #include <linux/sched.h>
 #include <linux/sockios.h>
 #include <net/ethernet.h>
 #include <net/if.h>
-#include <netlink/errno.h>
-#include <netlink/route/addr.h>
 #include <netlink/route/link.h>
-#include <netlink/route/link/inet6.h>
 #include <netlink/route/link/veth.h>
-#include <netlink/route/route.h>
 #include <netlink/socket.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -42,102 +39,7 @@ using sys::Unpacker;
 
 constexpr const char* inside_name = "eth0";
 constexpr const char* outside_name = "far0";
-constexpr Literal failed{"Can't connect the sandbox's network"};
-
-/// The opposite of an allocation of libnl's.
-template <class T, void (*free)(T*)>
-struct Free {
-    void operator()(T* object) const noexcept { free(object); }
-};
-using NlSocket = std::unique_ptr<nl_sock, Free<nl_sock, nl_socket_free>>;
-using NlLink = std::unique_ptr<rtnl_link, Free<rtnl_link, rtnl_link_put>>;
-using NlAddr = std::unique_ptr<nl_addr, Free<nl_addr, nl_addr_put>>;
-using NlRtAddr = std::unique_ptr<rtnl_addr, Free<rtnl_addr, rtnl_addr_put>>;
-using NlRoute = std::unique_ptr<rtnl_route, Free<rtnl_route, rtnl_route_put>>;
-
-tl::unexpected<Error> nl_failed(int error, const char* object)
-{
-    return refuse(failed, object, ::nl_geterror(error));
-}
-
-Result<NlSocket> open_netlink()
-{
-    NlSocket socket{::nl_socket_alloc()};
-    if (!socket)
-        return fail(failed, ENOMEM, "netlink");
-    if (const int rc = ::nl_connect(socket.get(), NETLINK_ROUTE); rc < 0)
-        return nl_failed(rc, "netlink");
-    return socket;
-}
-
-NlAddr to_nl(const Address& address, unsigned prefix)
-{
-    NlAddr result{
-        ::nl_addr_build(address.v6 ? AF_INET6 : AF_INET, address.bytes.data(), address.size())};
-    if (result)
-        ::nl_addr_set_prefixlen(result.get(), static_cast<int>(prefix));
-    return result;
-}
-
-Result<> bring_up(nl_sock* socket, const char* name, unsigned mtu, bool own_address)
-{
-    const NlLink change{::rtnl_link_alloc()};
-    const NlLink which{::rtnl_link_alloc()};
-    const unsigned index = ::if_nametoindex(name);
-    if (!change || !which || index == 0)
-        return fail(failed, index == 0 ? errno : ENOMEM, name);
-    ::rtnl_link_set_ifindex(which.get(), static_cast<int>(index));
-    ::rtnl_link_set_flags(change.get(), IFF_UP);
-    ::rtnl_link_set_mtu(change.get(), mtu);
-    if (!own_address)
-        ::rtnl_link_inet6_set_addr_gen_mode(change.get(),
-                                            ::rtnl_link_inet6_str2addrgenmode("none"));
-    int rc = ::rtnl_link_change(socket, which.get(), change.get(), 0);
-    if (rc < 0 && !own_address) {
-        // A kernel without IPv6 knows of no such mode.
-        const NlLink plain{::rtnl_link_alloc()};
-        ::rtnl_link_set_flags(plain.get(), IFF_UP);
-        ::rtnl_link_set_mtu(plain.get(), mtu);
-        rc = ::rtnl_link_change(socket, which.get(), plain.get(), 0);
-    }
-    if (rc < 0)
-        return nl_failed(rc, name);
-    return {};
-}
-
-Result<> add_address(nl_sock* socket, unsigned index, const Address& address, unsigned prefix)
-{
-    const NlRtAddr entry{::rtnl_addr_alloc()};
-    const NlAddr local = to_nl(address, prefix);
-    if (!entry || !local)
-        return fail(failed, ENOMEM, "an address");
-    ::rtnl_addr_set_ifindex(entry.get(), static_cast<int>(index));
-    if (const int rc = ::rtnl_addr_set_local(entry.get(), local.get()); rc < 0)
-        return nl_failed(rc, "an address");
-    if (address.v6)
-        ::rtnl_addr_set_flags(entry.get(), IFA_F_NODAD);  // Nobody else is on this link.
-    if (const int rc = ::rtnl_addr_add(socket, entry.get(), NLM_F_CREATE); rc < 0)
-        return nl_failed(rc, "an address");
-    return {};
-}
-
-Result<> add_default_route(nl_sock* socket, unsigned index, const Address& gateway)
-{
-    const NlRoute route{::rtnl_route_alloc()};
-    const NlAddr everywhere = to_nl(Address{gateway.v6, {}}, 0);
-    const NlAddr through = to_nl(gateway, static_cast<unsigned>(gateway.size() * 8));
-    rtnl_nexthop* const hop = ::rtnl_route_nh_alloc();
-    if (!route || !everywhere || !through || hop == nullptr)
-        return fail(failed, ENOMEM, "the default route");
-    ::rtnl_route_set_family(route.get(), gateway.v6 ? AF_INET6 : AF_INET);
-    ::rtnl_route_set_dst(route.get(), everywhere.get());
-    ::rtnl_route_nh_set_ifindex(hop, static_cast<int>(index));
-    ::rtnl_route_nh_set_gateway(hop, through.get());
-    ::rtnl_route_add_nexthop(route.get(), hop);
-    if (const int rc = ::rtnl_route_add(socket, route.get(), NLM_F_CREATE); rc < 0)
-        return nl_failed(rc, "the default route");
-    return {};
-}
+constexpr Literal failed = cannot_connect;
 
 /// Frames are to leave whole and with their checksums: nothing further on would fill these in, or
 /// cut them up.
@@ -171,13 +73,18 @@ Result<bool> configure_inside(const LinkWish& wish)
     if (index == 0)
         return fail(failed, errno, inside_name);
     open_low_ports();
-    const GuestNetwork guest;
-    TRY(add_address(socket.get(), index, guest.guest4, guest_prefix4));
-    TRY(bring_up(socket.get(), inside_name, wish.mtu, true));
-    TRY(add_default_route(socket.get(), index, guest.gateway4));
+    const InsideNetwork& inside = wish.inside;
+    // On a host's link others may offer addresses and routes; a user-mode network lets nobody.
+    const bool is_routed = wish.kind == LinkKind::routed;
+    if (is_routed)
+        set_ipv6_parameter(inside_name, "accept_ra", "0");
+    TRY(add_address(socket.get(), index, inside.address4, inside.prefix4));
+    TRY(bring_up(socket.get(), inside_name, wish.mtu, wish.ipv6 || !is_routed));
+    if (inside.gateway4)
+        TRY(add_default_route(socket.get(), index, *inside.gateway4));
     // It may be switched off here, or missing from the kernel.
-    return wish.ipv6 && add_address(socket.get(), index, guest.guest6, guest_prefix6) &&
-           add_default_route(socket.get(), index, guest.gateway6);
+    return wish.ipv6 && add_address(socket.get(), index, inside.address6, inside.prefix6) &&
+           add_default_route(socket.get(), index, inside.gateway6);
 }
 
 Fd open_tun()
@@ -279,6 +186,11 @@ Result<> enter_owner(const Fd& network)
 /// Leaves this process in the sandbox's network namespace.
 Result<Link> make_frames(const Fd& network, const LinkWish& wish)
 {
+    if (wish.kind == LinkKind::routed) {
+        if (const int rc = raw::setns(network.get(), CLONE_NEWNET); rc < 0)
+            return fail(failed, -rc, "the sandbox's network namespace");
+        return Link{LinkKind::routed, Fd{}, TRY(configure_inside(wish)), {}};
+    }
     const bool try_tap = wish.kind != LinkKind::veth;
     if (try_tap) {
         if (const Fd probe = open_tun(); probe || wish.kind == LinkKind::tap) {
@@ -303,6 +215,56 @@ Result<Link> make_link(const Fd& network, const LinkWish& wish)
 // What the two say to each other: `wish` with the namespace; the link or an Error; then (family, type,
 // protocol), answered by a descriptor or -errno.
 
+void pack_address(std::string& out, const Address& address)
+{
+    pack(out, address.bytes.data(), address.size());
+}
+
+Address unpack_address(Unpacker& from)
+{
+    const std::string bytes = from.text();
+    Address address;
+    address.v6 = bytes.size() == address.bytes.size();
+    std::memcpy(address.bytes.data(), bytes.data(), std::min(bytes.size(), address.bytes.size()));
+    return address;
+}
+
+std::string pack_wish(const LinkWish& wish)
+{
+    std::string out;
+    pack(out, static_cast<std::uint64_t>(wish.kind));
+    pack(out, std::uint64_t{wish.mtu});
+    pack(out, std::uint64_t{wish.ipv6});
+    pack(out, static_cast<std::uint64_t>(wish.tcp));
+    pack_address(out, wish.inside.address4);
+    pack(out, std::uint64_t{wish.inside.prefix4});
+    pack(out, std::uint64_t{wish.inside.gateway4.has_value()});
+    pack_address(out, wish.inside.gateway4.value_or(Address{}));
+    pack_address(out, wish.inside.address6);
+    pack(out, std::uint64_t{wish.inside.prefix6});
+    pack_address(out, wish.inside.gateway6);
+    return out;
+}
+
+LinkWish unpack_wish(const std::string& bytes)
+{
+    Unpacker from{bytes};
+    LinkWish wish;
+    wish.kind = static_cast<LinkKind>(from.number());
+    wish.mtu = static_cast<unsigned>(from.number());
+    wish.ipv6 = from.number() != 0;
+    wish.tcp = static_cast<TcpPath>(from.number());
+    wish.inside.address4 = unpack_address(from);
+    wish.inside.prefix4 = static_cast<unsigned>(from.number());
+    const bool has_gateway = from.number() != 0;
+    const Address gateway = unpack_address(from);
+    wish.inside.gateway4 = has_gateway ? std::optional{gateway} : std::nullopt;
+    wish.inside.address6 = unpack_address(from);
+    wish.inside.prefix6 = static_cast<unsigned>(from.number());
+    wish.inside.gateway6 = unpack_address(from);
+    return wish;
+}
+
 std::string pack_error(const Error& error)
 {
     std::string out;
@@ -322,29 +284,56 @@ bool send_each(int channel, const std::vector<const Fd*>& descriptors)
     return true;
 }
 
-/// What keeps the link as it is. It stays open here too: the last end of such descriptors takes the
-/// kernel some 10 ms, which the end of the helper then need not wait for.
-struct Held {
-    Fd frames;
-    Fd rules;
+/// Removes an interface when it is told to, by a process that may do little else.
+class Remover {
+public:
+    bool open(const char* name)
+    {
+        socket_ = Fd{::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE)};
+        message_.header.nlmsg_len = sizeof message_;
+        message_.header.nlmsg_type = RTM_DELLINK;
+        message_.header.nlmsg_flags = NLM_F_REQUEST;
+        message_.link.ifi_index = static_cast<int>(::if_nametoindex(name));
+        return socket_ && message_.link.ifi_index != 0;
+    }
+    void remove() const
+    {
+        if (socket_)
+            ::send(socket_.get(), &message_, sizeof message_, MSG_NOSIGNAL);
+    }
+
+private:
+    struct {
+        nlmsghdr header;
+        ifinfomsg link;
+    } message_{};
+    Fd socket_;
 };
 
-Held serve_build(int channel)
+/// The sandbox's end of a link of the host's may not outlive those who judge what comes from there,
+/// so this process outlives them for a moment.
+Result<> guard_link(Remover& remover)
 {
-    std::array<char, 256> buffer;
+    if (!remover.open(inside_name) || raw::prctl(PR_SET_PDEATHSIG, 0) < 0)
+        return fail(failed, errno, inside_name);
+    return {};
+}
+
+/// The link; nothing if there is none. What keeps it as it is stays open here too: the last end of such
+/// descriptors takes the kernel some 10 ms, which the end of the helper then need not wait for.
+std::optional<Link> serve_build(int channel, Remover& remover)
+{
+    std::array<char, 1024> buffer;
     int fds[1];
     const long got = sys::receive_with_descriptors(channel, buffer.data(), buffer.size(), fds);
     const Fd network{fds[0]};
     if (got <= 0 || !network)
         return {};
     const std::string bytes(buffer.data(), static_cast<std::size_t>(got));
-    Unpacker from{bytes};
-    LinkWish wish;
-    wish.kind = static_cast<LinkKind>(from.number());
-    wish.mtu = static_cast<unsigned>(from.number());
-    wish.ipv6 = from.number() != 0;
-    wish.tcp = static_cast<TcpPath>(from.number());
-    Result<Link> link = make_link(network, wish);
+    Result<Link> link = make_link(network, unpack_wish(bytes));
+    if (link && link->kind == LinkKind::routed)
+        if (Result<> guarded = guard_link(remover); !guarded)
+            link = tl::make_unexpected(std::move(guarded.error()));
     if (!link) {
         const std::string out = pack_error(link.error());
         ::send(channel, out.data(), out.size(), MSG_NOSIGNAL);
@@ -362,10 +351,14 @@ Held serve_build(int channel)
         more.push_back(&listener);
     pack(out, more.size());
     const int frames[] = {link->frames.get()};
-    if (sys::send_with_descriptors(channel, out.data(), out.size(), frames) < 0 ||
-        !send_each(channel, more))
+    const bool has_frames = link->kind != LinkKind::routed;
+    const long put = has_frames
+                         ? sys::send_with_descriptors(channel, out.data(), out.size(), frames)
+                         : ::send(channel, out.data(), out.size(), MSG_NOSIGNAL);
+    if (put < 0 || !send_each(channel, more))
         return {};
-    return {std::move(link->frames), std::move(link->redirection.rules)};
+    link->redirection.listeners.clear();
+    return std::move(*link);
 }
 
 void serve_sockets(int channel)
@@ -393,10 +386,14 @@ constexpr int families_of_insider[] = {AF_INET, AF_INET6, AF_NETLINK};
 [[noreturn]] void run_insider(int channel)
 {
     raw::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    const Held held = serve_build(channel);
-    if (held.frames && leave_file_tree() && give_up_privilege() &&
+    Remover remover;
+    const std::optional<Link> link = serve_build(channel, remover);
+    const bool is_guard = link && link->kind == LinkKind::routed;
+    if (link && leave_file_tree(is_guard ? Rights::stay : Rights::go) &&
+        give_up_privilege(is_guard ? capability_of_network : 0) &&
         allow_only(calls_of_insider, families_of_insider))
         serve_sockets(channel);
+    remover.remove();
     ::_exit(0);
 }
 
@@ -430,11 +427,7 @@ Insider::~Insider()
 
 Result<> Insider::build(const Fd& network, const LinkWish& wish)
 {
-    std::string bytes;
-    pack(bytes, static_cast<std::uint64_t>(wish.kind));
-    pack(bytes, std::uint64_t{wish.mtu});
-    pack(bytes, std::uint64_t{wish.ipv6});
-    pack(bytes, static_cast<std::uint64_t>(wish.tcp));
+    const std::string bytes = pack_wish(wish);
     const int fds[] = {network.get()};
     const long put = sys::send_with_descriptors(channel_.get(), bytes.data(), bytes.size(), fds);
     if (put < 0)
@@ -459,7 +452,7 @@ Result<Link> Insider::finish()
     link.kind = static_cast<LinkKind>(from.number());
     link.ipv6 = from.number() != 0;
     const std::uint64_t more = from.number();
-    if (!from.is_done() || !link.frames)
+    if (!from.is_done() || (!link.frames && link.kind != LinkKind::routed))
         return refuse(failed, "the process inside", "it is of another version");
     for (std::uint64_t i = 0; i < more; ++i) {
         char byte = 0;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "net/user/guest.hpp"
 #include "net/user/inside.hpp"
 #include "net/user/redirect.hpp"
 #include "sys/error.hpp"
@@ -13,7 +14,8 @@ namespace nsbox::net::user {
 enum class LinkKind : std::uint64_t {
     automatic,  ///< A tap where /dev/net/tun can be opened, else a veth pair.
     tap,
-    veth,  ///< A packet socket on the far end of a veth pair, in a network namespace of its own.
+    veth,    ///< A packet socket on the far end of a veth pair, in a network namespace of its own.
+    routed,  ///< None come: the far end is the host's, which has made the pair already.
 };
 
 /// Who carries the TCP connections that begin in the sandbox.
@@ -27,6 +29,7 @@ struct LinkWish {
     unsigned mtu = 0;
     bool ipv6 = true;
     TcpPath tcp = TcpPath::slirp;
+    InsideNetwork inside;
 };
 
 struct Link {
@@ -38,7 +41,8 @@ struct Link {
 
 /// A process of its own that goes into the sandbox's network namespace, builds the link there, and
 /// stays to make sockets in it. Has to be started while this process may still enter namespaces.
-/// It ends when this object does, which waits for it.
+/// It ends when this object does, which waits for it. The end of a link of the host's (routed) is
+/// removed then, whatever the end of this process is: nothing judges any more what comes from there.
 class Insider final : public InsideSockets {
 public:
     static Result<std::unique_ptr<Insider>> start();

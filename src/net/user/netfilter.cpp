@@ -21,6 +21,7 @@
 #include <linux/netfilter/nfnetlink.h>
 #include <linux/netlink.h>
 #include <memory>
+#include <net/ethernet.h>
 #include <net/if.h>
 #include <span>
 #include <sys/socket.h>
@@ -50,17 +51,47 @@ using NftRule = std::unique_ptr<nftnl_rule, Free<nftnl_rule, nftnl_rule_free>>;
 /// loads bytes into registers, compares them and leaves the rule at the first difference.
 class Writer {
 public:
-    explicit Writer(nftnl_rule* rule) : rule_(rule) {}
+    Writer(nftnl_rule* rule, Family of) : rule_(rule), of_(of) {}
 
     void operator()(const InInterface& part)
     {
         meta(NFT_META_IIFNAME);
-        compare_name(part.name, part.is_not);
+        if (part.is_beginning)
+            compare({reinterpret_cast<const std::uint8_t*>(part.name.data()), part.name.size()},
+                    part.is_not ? NFT_CMP_NEQ : NFT_CMP_EQ);
+        else
+            compare_name(part.name, part.is_not);
     }
     void operator()(const OutInterface& part)
     {
         meta(NFT_META_OIFNAME);
         compare_name(part.name, part.is_not);
+    }
+    void operator()(const InIndex& part)
+    {
+        meta(NFT_META_IIF);
+        compare(bytes_of(part.index), NFT_CMP_EQ);
+    }
+    void operator()(const OutIndex& part)
+    {
+        meta(NFT_META_OIF);
+        compare(bytes_of(part.index), part.is_not ? NFT_CMP_NEQ : NFT_CMP_EQ);
+    }
+    void operator()(const EtherType& part)
+    {
+        meta(NFT_META_PROTOCOL);
+        compare(in_network_order(part.type), NFT_CMP_EQ);
+    }
+    void operator()(const FromHardware& part)
+    {
+        payload(NFT_PAYLOAD_LL_HEADER, 6, part.length);
+        compare({part.address.data(), part.length}, NFT_CMP_EQ);
+    }
+    void operator()(const ArpSender& part)
+    {
+        (*this)(EtherType{ETH_P_ARP});
+        payload(NFT_PAYLOAD_NETWORK_HEADER, 14, 4);
+        compare({part.address.bytes.data(), 4}, NFT_CMP_EQ);
     }
     void operator()(const From& part)
     {
@@ -81,6 +112,19 @@ public:
         (*this)(Protocol{part.protocol});
         payload(NFT_PAYLOAD_TRANSPORT_HEADER, 2, 2);
         compare(in_network_order(part.port), NFT_CMP_EQ);
+    }
+    void operator()(const ToPorts& part)
+    {
+        (*this)(Protocol{part.protocol});
+        payload(NFT_PAYLOAD_TRANSPORT_HEADER, 2, 2);
+        compare(in_network_order(part.first), NFT_CMP_GTE);
+        compare(in_network_order(part.last), NFT_CMP_LTE);
+    }
+    void operator()(const Icmp6Type& part)
+    {
+        (*this)(Protocol{user::protocol_icmp6});
+        payload(NFT_PAYLOAD_TRANSPORT_HEADER, 0, 1);
+        compare({&part.type, 1}, NFT_CMP_EQ);
     }
     void operator()(const Established&)
     {
@@ -231,6 +275,11 @@ private:
     }
     void family(bool v6)
     {
+        // For a frame that is new in the host there is only what it says itself.
+        if (of_ == Family::netdev) {
+            (*this)(EtherType{v6 ? std::uint16_t{ETH_P_IPV6} : std::uint16_t{ETH_P_IP}});
+            return;
+        }
         const std::uint8_t which = v6 ? NFPROTO_IPV6 : NFPROTO_IPV4;
         meta(NFT_META_NFPROTO);
         compare({&which, 1}, NFT_CMP_EQ);
@@ -251,12 +300,15 @@ private:
     }
 
     nftnl_rule* rule_;
+    Family of_;
     bool is_whole_ = true;
 };
 
 std::uint32_t number_of(Hook hook)
 {
     switch (hook) {
+    case Hook::ingress:
+        return NF_NETDEV_INGRESS;
     case Hook::prerouting:
         return NF_INET_PRE_ROUTING;
     case Hook::input:
@@ -298,7 +350,7 @@ tl::unexpected<Error> refused(int error, std::string object)
 /// Messages that the kernel carries out as a whole or not at all.
 class Transaction {
 public:
-    explicit Transaction(std::uint32_t& sequence) : sequence_(sequence)
+    Transaction(std::uint32_t& sequence, Family family) : sequence_(sequence), family_(family)
     {
         ::nftnl_batch_begin(room(), sequence_);
         note("the transaction");
@@ -324,6 +376,9 @@ public:
             ::nftnl_chain_set_str(chain.get(), NFTNL_CHAIN_NAME, wish.name.c_str()) < 0 ||
             ::nftnl_chain_set_str(chain.get(), NFTNL_CHAIN_TYPE,
                                   wish.type == Type::nat ? "nat" : "filter") < 0)
+            return refused(ENOMEM, wish.name);
+        if (!wish.device.empty() &&
+            ::nftnl_chain_set_str(chain.get(), NFTNL_CHAIN_DEV, wish.device.c_str()) < 0)
             return refused(ENOMEM, wish.name);
         ::nftnl_chain_set_u32(chain.get(), NFTNL_CHAIN_HOOKNUM, number_of(wish.hook));
         ::nftnl_chain_set_s32(chain.get(), NFTNL_CHAIN_PRIO, wish.priority);
@@ -360,7 +415,7 @@ private:
         if (!rule || ::nftnl_rule_set_str(rule.get(), NFTNL_RULE_TABLE, table.c_str()) < 0 ||
             ::nftnl_rule_set_str(rule.get(), NFTNL_RULE_CHAIN, chain.name.c_str()) < 0)
             return refused(ENOMEM, name);
-        Writer writer{rule.get()};
+        Writer writer{rule.get(), family_};
         for (const Part& part : chain.rules[number])
             std::visit(writer, part);
         if (!writer.is_whole())
@@ -379,7 +434,8 @@ private:
     }
     nlmsghdr* begin(std::uint16_t type, int flags)
     {
-        return ::nftnl_nlmsg_build_hdr(room(), type, NFPROTO_INET,
+        return ::nftnl_nlmsg_build_hdr(room(), type,
+                                       family_ == Family::inet ? NFPROTO_INET : NFPROTO_NETDEV,
                                        static_cast<std::uint16_t>(flags), sequence_);
     }
     /// The message that was just made is whole.
@@ -426,6 +482,7 @@ private:
     }
 
     std::uint32_t& sequence_;
+    Family family_;
     std::vector<char> bytes_;
     std::size_t used_ = 0;
     nlmsghdr* last_ = nullptr;          ///< The message in the making.
@@ -444,7 +501,7 @@ Result<Owner> Owner::open()
 
 Result<> Owner::write(const Table& table)
 {
-    Transaction transaction{sequence_};
+    Transaction transaction{sequence_, table.family};
     // The first one only makes sure that there is something to remove.
     TRY(transaction.table(NFT_MSG_NEWTABLE, table.name));
     TRY(transaction.table(NFT_MSG_DELTABLE, table.name));
@@ -454,9 +511,9 @@ Result<> Owner::write(const Table& table)
     return transaction.commit(socket_.get());
 }
 
-Result<> Owner::remove(const std::string& name)
+Result<> Owner::remove(const std::string& name, Family family)
 {
-    Transaction transaction{sequence_};
+    Transaction transaction{sequence_, family};
     TRY(transaction.table(NFT_MSG_DELTABLE, name));
     return transaction.commit(socket_.get());
 }

@@ -4,6 +4,7 @@
 #include "sys/error.hpp"
 #include "sys/fd.hpp"
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <variant>
@@ -23,10 +24,33 @@ using user::Prefix;
 struct InInterface {
     std::string name;
     bool is_not = false;
+    bool is_beginning = false;  ///< Of the name: "eth" for all of "eth0", "eth1" and so on.
 };
 struct OutInterface {
     std::string name;
     bool is_not = false;
+};
+/// By number (if_nametoindex(3)), which no later interface of the same name has.
+struct InIndex {
+    unsigned index = 0;
+};
+struct OutIndex {
+    unsigned index = 0;
+    bool is_not = false;
+};
+/// What a frame holds, as ETH_P_ARP.
+struct EtherType {
+    std::uint16_t type = 0;
+};
+/// The hardware that a frame comes from, by the first bytes of its address: at the hooks ingress,
+/// prerouting, input and forward.
+struct FromHardware {
+    std::array<std::uint8_t, 6> address{};
+    std::uint32_t length = 6;  ///< In bytes.
+};
+/// The address of IPv4 that the sender of an ARP packet says it has (RFC 826).
+struct ArpSender {
+    Address address;
 };
 /// Where a packet comes from. Packets of the other family never match, whatever `is_not` says.
 struct From {
@@ -45,6 +69,16 @@ struct Protocol {
 struct ToPort {
     std::uint8_t protocol = 0;
     std::uint16_t port = 0;
+};
+/// A destination port in a range, both ends included.
+struct ToPorts {
+    std::uint8_t protocol = 0;
+    std::uint16_t first = 0;
+    std::uint16_t last = 0;
+};
+/// A kind of ICMPv6, as 135 for a neighbour solicitation.
+struct Icmp6Type {
+    std::uint8_t type = 0;
 };
 /// Belongs to a known connection, or to one that a known connection begins.
 struct Established {};
@@ -80,12 +114,15 @@ struct Translate {
 };
 
 using Part =
-    std::variant<InInterface, OutInterface, From, To, Protocol, ToPort, FromPort, Established,
-                 Invalid, Accept, Drop, Reject, Masquerade, Redirect, Translate>;
+    std::variant<InInterface, OutInterface, InIndex, OutIndex, EtherType, FromHardware, ArpSender,
+                 From, To, Protocol, ToPort, ToPorts, FromPort, Icmp6Type, Established, Invalid,
+                 Accept, Drop, Reject, Masquerade, Redirect, Translate>;
 using Rule = std::vector<Part>;
 
 enum class Type { filter, nat };
-enum class Hook { prerouting, input, forward, output, postrouting };
+/// Ingress is that of one interface, in a table of the family netdev: whatever comes in there, before
+/// it goes to IP or to a bridge. Linux 4.2.
+enum class Hook { prerouting, input, forward, output, postrouting, ingress };
 
 // The usual priorities, those of lower number come first.
 inline constexpr int priority_translate_destination = -100;
@@ -100,11 +137,15 @@ struct Chain {
     int priority = priority_filter;
     bool accepts = true;
     std::vector<Rule> rules;
+    std::string device = {};  ///< The interface, at the hook ingress.
 };
+
+enum class Family { inet, netdev };
 
 struct Table {
     std::string name;
     std::vector<Chain> chains;
+    Family family = Family::inet;
 };
 
 /// The owner of tables: nobody else can change them, root included, and the kernel removes them
@@ -119,7 +160,7 @@ public:
     /// Makes a table, in the place of the one of that name if this is its owner: in one transaction,
     /// after which everything is there, or nothing has changed.
     Result<> write(const Table& table);
-    Result<> remove(const std::string& name);
+    Result<> remove(const std::string& name, Family family = Family::inet);
 
     /// Stays owned here; may be sent to another process, which holds the tables then as well.
     int descriptor() const noexcept { return socket_.get(); }

@@ -32,6 +32,23 @@ void unpack_servers(Unpacker& from, std::vector<SocketAddress>& servers)
         servers.push_back(unpack_address(from));
 }
 
+/// Empty where there is none.
+void pack_plain(std::string& out, const std::optional<Address>& address)
+{
+    pack(out, address ? address->bytes.data() : nullptr, address ? address->size() : 0);
+}
+
+std::optional<Address> unpack_plain(Unpacker& from)
+{
+    const std::string bytes = from.text();
+    if (bytes.empty())
+        return std::nullopt;
+    Address address;
+    address.v6 = bytes.size() == address.bytes.size();
+    std::memcpy(address.bytes.data(), bytes.data(), std::min(bytes.size(), address.bytes.size()));
+    return address;
+}
+
 }  // namespace
 
 std::string encode(const HelperConfig& config)
@@ -47,6 +64,11 @@ std::string encode(const HelperConfig& config)
     for (const PortRange& range : config.host_loopback)
         pack(out, std::uint64_t{range.first} << 16 | range.last);
     pack_servers(out, config.servers);
+    const RoutedWish& routed = config.routed;
+    pack(out, routed.bridge);
+    pack_plain(out, routed.address ? std::optional{routed.address->address} : std::nullopt);
+    pack(out, std::uint64_t{routed.address ? routed.address->length : 0});
+    pack_plain(out, routed.gateway);
     return out;
 }
 
@@ -67,6 +89,38 @@ bool decode(const std::string& bytes, HelperConfig& config)
             {static_cast<std::uint16_t>(both >> 16), static_cast<std::uint16_t>(both)});
     }
     unpack_servers(from, config.servers);
+    config.routed.bridge = from.text();
+    const std::optional<Address> address = unpack_plain(from);
+    const auto length = static_cast<unsigned>(from.number());
+    config.routed.address = address ? std::optional{Prefix{*address, length}} : std::nullopt;
+    config.routed.gateway = unpack_plain(from);
+    return from.is_done();
+}
+
+std::string encode_report(const LinkReport& report)
+{
+    std::string out;
+    pack(out, static_cast<std::uint64_t>(Answer::ready));
+    pack(out, static_cast<std::uint64_t>(report.kind));
+    pack(out, std::uint64_t{report.ipv6});
+    pack(out, static_cast<std::uint64_t>(report.tcp));
+    for (const std::string* text : {&report.interface, &report.address, &report.address6,
+                                    &report.gateway, &report.name_server})
+        pack(out, *text);
+    return out;
+}
+
+bool decode_report(const std::string& bytes, LinkReport& report)
+{
+    Unpacker from{bytes};
+    if (from.number() != static_cast<std::uint64_t>(Answer::ready) || bytes.empty())
+        return false;
+    report.kind = static_cast<LinkKind>(from.number());
+    report.ipv6 = from.number() != 0;
+    report.tcp = static_cast<TcpPath>(from.number());
+    for (std::string* text : {&report.interface, &report.address, &report.address6, &report.gateway,
+                              &report.name_server})
+        *text = from.text();
     return from.is_done();
 }
 

@@ -1,11 +1,13 @@
 #pragma once
 
-#include "net/user/dns.hpp"
+#include "net/user/address.hpp"
 #include "net/user/forward_kind.hpp"
+#include "net/user/judge.hpp"
 #include "net/user/link.hpp"
 #include "sys/packing.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,7 +31,7 @@ enum class Order : std::uint64_t {
 };
 
 enum class Answer : std::uint64_t {
-    ready,   ///< Frames are served. The link's kind, and whether it has IPv6.
+    ready,   ///< The network works. A LinkReport.
     failed,  ///< The helper ends. Why, as one line.
     // See UnixConnector: the number of a forward, and a token.
     connect,
@@ -46,8 +48,27 @@ struct PortRange {
 struct ForwardOrder {
     std::uint64_t number = 0;
     ForwardKind kind = ForwardKind::tcp;
-    SocketAddress inside;
+    SocketAddress inside;  ///< With 0.0.0.0 for the sandbox's own address.
     bool is_awaited = false;
+};
+
+/// A link to the host itself: LinkKind::routed.
+struct RoutedWish {
+    std::string bridge;              ///< The host's end becomes a port of it, if it is given.
+    std::optional<Prefix> address;   ///< The sandbox's; else one is chosen.
+    std::optional<Address> gateway;  ///< With an address only.
+};
+
+/// What the sandbox is connected by. Texts but `interface` are addresses, empty where there is none.
+struct LinkReport {
+    LinkKind kind = LinkKind::automatic;
+    bool ipv6 = false;
+    TcpPath tcp = TcpPath::slirp;
+    std::string interface;    ///< Of the host; with LinkKind::routed.
+    std::string address;      ///< Of the sandbox, with the length of the prefix...
+    std::string address6;     ///< ...and that of IPv6.
+    std::string gateway;      ///< That of the default route.
+    std::string name_server;  ///< Empty where the host's are to be asked.
 };
 
 struct HelperConfig {
@@ -55,11 +76,15 @@ struct HelperConfig {
     bool outbound = true;
     std::vector<PortRange> host_loopback;
     std::vector<SocketAddress> servers;
+    RoutedWish routed;  ///< With LinkKind::routed.
 };
 
 std::string encode(const HelperConfig& config);
 /// False where the message is another one, or not whole.
 bool decode(const std::string& bytes, HelperConfig& config);
+
+std::string encode_report(const LinkReport& report);
+bool decode_report(const std::string& bytes, LinkReport& report);
 
 std::string encode_forward(const ForwardOrder& forward);
 bool decode_forward(const std::string& bytes, ForwardOrder& forward);

@@ -47,12 +47,11 @@ SocketAddress socket_address(const Address& address, std::uint16_t port)
 
 }  // namespace
 
-SocketAddress target_of(const Destination& wanted, const Rules& rules,
-                        const std::vector<SocketAddress>& servers)
+SocketAddress target_of(const Destination& wanted, const Rules& rules, const SocketAddress* server)
 {
     const Address& to = wanted.address;
     if ((to == guest.dns4 || to == guest.dns6) && wanted.port == dns_port)
-        return rules.outbound && !servers.empty() ? servers.front() : SocketAddress{};
+        return rules.outbound && server != nullptr ? *server : SocketAddress{};
     Packet packet;
     packet.kind = Kind::ip;
     packet.destination = to;
@@ -108,7 +107,7 @@ void TcpRelay::take(Fd client)
 {
     Destination wanted;
     const SocketAddress target = original_destination(client.get(), wanted)
-                                     ? target_of(wanted, rules_, dns_.servers())
+                                     ? target_of(wanted, rules_, dns_.server())
                                      : SocketAddress{};
     if (target.size == 0)
         return reset(std::move(client));

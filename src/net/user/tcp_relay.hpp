@@ -11,9 +11,8 @@
 namespace nsbox::net::user {
 
 /// Where a connection to `wanted` leads from this host; of size 0 if it may not be. Judged as a frame
-/// would be, except that the name server's address leads to the first of `servers` over TCP too.
-SocketAddress target_of(const Destination& wanted, const Rules& rules,
-                        const std::vector<SocketAddress>& servers);
+/// would be, except that the name server's address leads to `server` over TCP too, if there is one.
+SocketAddress target_of(const Destination& wanted, const Rules& rules, const SocketAddress* server);
 
 /// Takes the connections that a Redirection leads here, judges each by the destination that it had,
 /// connects to that one from this process's network namespace and hands both over to a StreamRelay.

@@ -357,6 +357,71 @@ TEST_CASE("netfilter: masquerading gives what goes out the address of its interf
     CHECK(ended["peer"] == "192.0.2.2");
 }
 
+TEST_CASE("netfilter: a range of ports has both its ends")
+{
+    NEEDS("nftables");
+    const Ended ended = in_lab([](Say& say, Lab& lab) {
+        const sys::Fd here = inside_listener(lab, "127.0.0.1", other_port);
+        const Owner owner =
+            written(lab,
+                    {"t",
+                     {chain_of(Type::nat, Hook::output, priority_translate_destination,
+                               {{ToPorts{protocol_tcp, 255, 257}, Redirect{other_port}}})}},
+                    say, "written");
+        lab.inside([&] {
+            for (const int number : {254, 255, 256, 257, 258, 80})
+                say(std::to_string(number),
+                    attempt(address_of("127.0.0.1", static_cast<std::uint16_t>(number))));
+        });
+    });
+    INFO(ended.all());
+    REQUIRE(ended.well());
+    CHECK(ended["written"] == "done");
+    for (const char* const within : {"255", "256", "257"})
+        CHECK(ended[within] == "connected");
+    for (const char* const beside : {"254", "258", "80"})
+        CHECK(ended[beside] == "ECONNREFUSED");
+}
+
+TEST_CASE("netfilter: what comes into an interface is judged before all else")
+{
+    NEEDS("nftables");
+    const Ended ended = in_lab([](Say& say, Lab& lab) {
+        link(lab);
+        constexpr std::uint16_t ports[] = {81, 82, 83};
+        sys::Fd receivers[3];
+        lab.inside([&] {
+            for (int i = 0; i < 3; ++i) {
+                receivers[i] = sys::Fd{::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)};
+                const net::user::SocketAddress here = address_of("192.0.2.2", ports[i]);
+                if (::bind(receivers[i].get(), here.get(), here.size) < 0)
+                    ::_exit(71);
+            }
+        });
+        Chain chain{"in", Type::filter, Hook::ingress, priority_filter, true, {}, "near0"};
+        chain.rules = {{From{{ipv4(192, 0, 2, 1), 32}}, ToPort{protocol_udp, 81}, Drop{}},
+                       {From{{ipv4(192, 0, 2, 9), 32}}, ToPort{protocol_udp, 82}, Drop{}},
+                       {FromHardware{}, ToPort{protocol_udp, 83}, Drop{}}};
+        const Owner owner = written(lab, {"t", {chain}, Family::netdev}, say, "written");
+        const sys::Fd sender{::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)};
+        for (const std::uint16_t number : ports) {
+            const net::user::SocketAddress there = address_of("192.0.2.2", number);
+            ::sendto(sender.get(), "x", 1, 0, there.get(), there.size);
+        }
+        // In order: when the last one is there, the first one would be.
+        char byte;
+        say("another address", ::recv(receivers[1].get(), &byte, 1, 0) == 1 ? "came" : "failed");
+        say("another hardware", ::recv(receivers[2].get(), &byte, 1, 0) == 1 ? "came" : "failed");
+        say("own", ::recv(receivers[0].get(), &byte, 1, MSG_DONTWAIT) == 1 ? "came" : "dropped");
+    });
+    INFO(ended.all());
+    REQUIRE(ended.well());
+    CHECK(ended["written"] == "done");
+    CHECK(ended["another address"] == "came");
+    CHECK(ended["another hardware"] == "came");
+    CHECK(ended["own"] == "dropped");
+}
+
 TEST_CASE("netfilter: a table is its owner's alone, and is written and removed as a whole")
 {
     NEEDS("nftables");

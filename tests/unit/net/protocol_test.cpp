@@ -31,6 +31,8 @@ TEST_CASE("a configuration comes back as it was, and no part of one does")
     config.outbound = false;
     config.host_loopback = {{1, 65535}, {80, 80}};
     config.servers = {some_server(1), some_server(2)};
+    config.routed.bridge = "br0";
+    config.routed.address = Prefix{ipv4(10, 1, 2, 3), 24};
     const std::string bytes = encode(config);
     HelperConfig got;
     REQUIRE(decode(bytes, got));
@@ -45,11 +47,35 @@ TEST_CASE("a configuration comes back as it was, and no part of one does")
     CHECK(got.servers[1].size == sizeof(sockaddr_in));
     CHECK(std::memcmp(&got.servers[1].storage, &config.servers[1].storage, got.servers[1].size) ==
           0);
+    CHECK(got.routed.bridge == "br0");
+    REQUIRE(got.routed.address);
+    CHECK(got.routed.address->address == ipv4(10, 1, 2, 3));
+    CHECK(got.routed.address->length == 24);
+    CHECK_FALSE(got.routed.gateway);
     for (std::size_t size = 0; size < bytes.size(); ++size) {
         HelperConfig part;
         CHECK_FALSE(decode(bytes.substr(0, size), part));
     }
     CHECK_FALSE(decode(bytes + "x", got));
+}
+
+TEST_CASE("a report comes back as it was, and no part of one does")
+{
+    const LinkReport report{LinkKind::routed, true,         TcpPath::relay, "nsbox0001",
+                            "10.0.0.2/30",    "fd00::2/64", "10.0.0.1",     ""};
+    const std::string bytes = encode_report(report);
+    LinkReport got;
+    REQUIRE(decode_report(bytes, got));
+    CHECK(got.kind == LinkKind::routed);
+    CHECK(got.ipv6);
+    CHECK(got.tcp == TcpPath::relay);
+    CHECK(got.interface == "nsbox0001");
+    CHECK(got.address == "10.0.0.2/30");
+    CHECK(got.address6 == "fd00::2/64");
+    CHECK(got.gateway == "10.0.0.1");
+    CHECK(got.name_server.empty());
+    for (std::size_t size = 0; size < bytes.size(); ++size)
+        CHECK_FALSE(decode_report(bytes.substr(0, size), got));
 }
 
 TEST_CASE("a list of servers is no configuration")

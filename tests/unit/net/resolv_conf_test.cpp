@@ -62,13 +62,21 @@ TEST_CASE("a list without end has one here")
     CHECK(parse_resolv_conf(text).servers.size() == 8);
 }
 
+TEST_CASE("without a server of the sandbox's own those of the host are named that it can reach")
+{
+    const ResolvConf host = parse_resolv_conf("nameserver 127.0.0.53\nnameserver 192.0.2.1\n"
+                                              "nameserver ::1\nnameserver 2001:db8::1\n");
+    CHECK(nsbox::net::resolv_conf_for(host, "") ==
+          "nameserver 192.0.2.1\nnameserver 2001:db8::1\n");
+}
+
 TEST_CASE("the sandbox's file names its own server and keeps the host's search list")
 {
     const ResolvConf host = parse_resolv_conf("nameserver 192.0.2.1\nsearch a.example b.example\n"
                                               "options ndots:2 edns0\n");
-    CHECK(nsbox::net::resolv_conf_for(host) == "nameserver 10.0.2.3\nsearch a.example b.example\n"
-                                               "options ndots:2 edns0\n");
-    CHECK(nsbox::net::resolv_conf_for({}) == "nameserver 10.0.2.3\n");
+    CHECK(nsbox::net::resolv_conf_for(host, "10.0.2.3") ==
+          "nameserver 10.0.2.3\nsearch a.example b.example\noptions ndots:2 edns0\n");
+    CHECK(nsbox::net::resolv_conf_for({}, "10.0.2.3") == "nameserver 10.0.2.3\n");
     CHECK(nsbox::net::hosts_for("box") ==
           "127.0.0.1 localhost box\n::1 localhost ip6-localhost ip6-loopback box\n");
     CHECK(nsbox::net::hosts_for("localhost") == nsbox::net::hosts_for(""));

@@ -135,6 +135,8 @@ const std::vector<Row>& own_words()
          "Can't hand over the network namespace: Too many open files"},
         {runtime::AwaitNetwork{}, Site::step, EIO, "",
          "Can't wait for the network: Input/output error"},
+        {mount::FillContents{}, Site::step, ENOSPC, "",
+         "Can't write data to file /etc/resolv.conf: No space left on device"},
         {net::LoopbackUp{}, Site::source, EMFILE, "",
          "loopback: Failed to create a socket: Too many open files"},
         {net::LoopbackUp{}, Site::step, EIO, "",
@@ -208,7 +210,7 @@ const std::vector<Row>& own_words()
          "Can't write data to file /t: Bad file descriptor"},
         {mount::BindContents{7, "/t", 0, 0, false}, Site::foreign, EROFS, "",
          "Can't place /t: it does not exist in the sandbox, and would have to be made on the host "
-         "(hint: bind a file there, or use --net user,names=off)"},
+         "(hint: bind a file there, or add names=off to --net)"},
         {mount::BindContents{7, "/t", 0, 0, false}, Site::attach, EIO, "",
          "Can't bind mount data on /t: Unable to mount source on destination: Input/output error"},
         {mount::MakeSymlink{"x", "/t"}, Site::step, EIO, "",

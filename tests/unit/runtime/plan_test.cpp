@@ -698,6 +698,106 @@ TEST_CASE("plan: an ordinary user's command has no capabilities but those that w
     }
 }
 
+namespace {
+
+Spec with_veth()
+{
+    Spec spec = with_root_bind();
+    spec.namespaces.net = Own::yes;
+    spec.veth_network.emplace();
+    return spec;
+}
+
+}  // namespace
+
+TEST_CASE("plan: a link to the host is waited for, and the name server is written then")
+{
+    Spec spec = with_veth();
+    const Plan plan = planned(spec, root_host());
+    CHECK(kinds_of(plan) == "OpenHost LoopbackUp OfferNetwork ClearUmask MakeStore MakeRoot "
+                            "BindTree BindContents BindContents EnterRoot AwaitNetwork "
+                            "FillContents RestoreUmask ChangeDirectory");
+    CHECK(plan.ends_with_network);
+    REQUIRE(plan.network);
+    CHECK(plan.network->link.kind == net::user::LinkKind::routed);
+    CHECK(plan.network->link.mtu == 1500);
+    REQUIRE(plan.name_steps.size() == 2);
+    CHECK(std::get<mount::BindContents>(plan.steps[plan.name_steps[0]]).is_late);
+    CHECK_FALSE(std::get<mount::BindContents>(plan.steps[plan.name_steps[1]]).is_late);
+    spec.veth_network->names = false;
+    CHECK(steps_of<mount::FillContents>(planned(spec, root_host())).empty());
+    spec.veth_network.reset();
+    spec.user_network.emplace();
+    CHECK(steps_of<mount::FillContents>(planned(spec, root_host())).empty());
+}
+
+TEST_CASE("plan: a link to the host is for root, and for a network namespace of the sandbox's own")
+{
+    constexpr unsigned cap_net_admin = 12;
+    Spec spec = with_veth();
+    CHECK(is_planned(spec, root_host()));
+    const std::string refused = "Can't use a veth network: it is for root: it takes CAP_NET_ADMIN";
+    CHECK(begins_with(refusal(spec, user_host()), refused));
+    CHECK(contains(refusal(spec, user_host()), "use --net user"));
+    sys::Host host = root_host();
+    host.effective_capabilities &= ~bit(cap_net_admin);
+    CHECK(begins_with(refusal(spec, host), refused));
+    spec.namespaces.net = Own::no;
+    CHECK(contains(refusal(spec, root_host()), "no network namespace of its own"));
+    spec = with_veth();
+    spec.user_network.emplace();
+    CHECK(contains(refusal(spec, root_host()), "a user-mode network is asked for too"));
+    spec = with_veth();
+    spec.capabilities = {{Kind::add, cap_net_admin}};
+    CHECK(contains(refusal(spec, root_host()), "--unshare-user"));
+    spec.namespaces.user = Own::yes;
+    CHECK(is_planned(spec, root_host()));
+}
+
+TEST_CASE("plan: what a link to the host cannot be is refused")
+{
+    struct Row {
+        VethNetwork wish;
+        const char* said;  ///< Null: it can be.
+    };
+    const auto with = [](const char* bridge, const char* address, const char* gateway) {
+        VethNetwork wish;
+        wish.bridge = bridge;
+        wish.address = address;
+        wish.gateway = gateway;
+        return wish;
+    };
+    VethNetwork small;
+    small.mtu = 1279;
+    VethNetwork apart = with("br0", "", "");
+    apart.outbound = false;
+    for (const Row& row : {Row{with("br0", "", ""), nullptr},
+                           {with("br0", "10.1.2.3/8", ""), nullptr},
+                           {with("br0", "10.1.2.3/31", "10.1.2.2"), nullptr},
+                           {with("", "10.1.2.3/24", ""), "except on a bridge"},
+                           {with("", "", "10.1.2.1"), "except on a bridge"},
+                           {with("br0", "", "10.1.2.1"), "needs an address"},
+                           {with("br0", "10.1.2.3", ""), "as in 10.1.2.3/24"},
+                           {with("br0", "10.1.2.3/", ""), "as in 10.1.2.3/24"},
+                           {with("br0", "10.1.2.3/32", ""), "as in 10.1.2.3/24"},
+                           {with("br0", "10.1.2.3/7", ""), "as in 10.1.2.3/24"},
+                           {with("br0", "10.1.2.3/24x", ""), "as in 10.1.2.3/24"},
+                           {with("br0", "10.1.2/24", ""), "as in 10.1.2.3/24"},
+                           {with("br0", "fd00::1/64", ""), "as in 10.1.2.3/24"},
+                           {with("br0", "10.1.2.3/24", "x"), "it is no address"},
+                           {small, "between 1280 and 65520"},
+                           {apart, "access to the others"}}) {
+        Spec spec = with_veth();
+        spec.veth_network = row.wish;
+        CAPTURE(row.wish.address);
+        CAPTURE(row.wish.gateway);
+        if (row.said == nullptr)
+            CHECK(is_planned(spec, root_host()));
+        else
+            CHECK(contains(refusal(spec, root_host()), row.said));
+    }
+}
+
 TEST_CASE("plan: Q2: root without a user namespace can keep no more than it has, and is told")
 {
     sys::Host host = root_host();

@@ -77,12 +77,55 @@ TEST_CASE("a network that is joined, by each of its names")
     CHECK_FALSE(choice.join);
 }
 
+TEST_CASE("a link to the host, with its settings")
+{
+    NetworkChoice choice;
+    REQUIRE_FALSE(parse_network("veth", choice));
+    CHECK(choice.own);
+    CHECK_FALSE(choice.user);
+    REQUIRE(choice.veth);
+    CHECK(choice.veth->mtu == 1500);
+    CHECK((choice.veth->ipv6 && choice.veth->outbound && choice.veth->names));
+    CHECK(choice.veth->bridge.empty());
+    REQUIRE_FALSE(parse_network("veth,bridge=br0,address=10.1.2.3/24,gateway=10.1.2.1,mtu=9000,"
+                                "ipv6=off,outbound=off,names=off",
+                                choice));
+    CHECK(choice.veth->mtu == 9000);
+    CHECK_FALSE((choice.veth->ipv6 || choice.veth->outbound || choice.veth->names));
+    CHECK(choice.veth->bridge == "br0");
+    CHECK(choice.veth->address == "10.1.2.3/24");
+    CHECK(choice.veth->gateway == "10.1.2.1");
+    REQUIRE_FALSE(parse_network("none", choice));
+    CHECK_FALSE(choice.veth);
+}
+
 TEST_CASE("what is no mode is refused with the reason")
 {
-    for (const char* text :
-         {"", "users", "user,", "user,mtu", "user,mtu=", "user,mtu=-1", "user,mtu=1x",
-          "user,link=", "user,tcp=", "user,tcp=on", "user,ipv6=yes", "user,foo=on", "host,x", "join",
-          "join:", "join:fd:", "join:fd:x", "join:fd:-1", "join:fd:1x"}) {
+    for (const char* text : {"",
+                             "users",
+                             "user,",
+                             "user,mtu",
+                             "user,mtu=",
+                             "user,mtu=-1",
+                             "user,mtu=1x",
+                             "user,link=",
+                             "user,tcp=",
+                             "user,tcp=on",
+                             "user,ipv6=yes",
+                             "user,foo=on",
+                             "host,x",
+                             "join",
+                             "join:",
+                             "join:fd:",
+                             "join:fd:x",
+                             "join:fd:-1",
+                             "join:fd:1x",
+                             "veth,",
+                             "veth,link=tap",
+                             "veth,required=off",
+                             "veth,bridge",
+                             "veth,mtu=",
+                             "veths"}) {
         NetworkChoice choice;
         INFO(text);
         const auto wrong = parse_network(text, choice);
