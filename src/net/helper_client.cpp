@@ -39,6 +39,7 @@ std::string order_for(std::uint64_t number, const PublishedPort& port, bool is_a
 std::vector<int> numbers_of(const std::vector<Fd>& descriptors)
 {
     std::vector<int> numbers;
+    numbers.reserve(descriptors.size());
     for (const Fd& fd : descriptors)
         numbers.push_back(fd.get());
     return numbers;

@@ -82,7 +82,7 @@ def errors(ctx):
     for text, error in (("user,mtu=1000", "MTU of 1000.*between 1500 and 65520"),
                         ("user,mtu=x", "mtu takes a number"), ("user,link=x", "auto, tap or veth"),
                         ("user,x=1", 'no setting "x"'), ("user,ipv6=1", "on or off"),
-                        ("slirp", "host, none, user or veth")):
+                        ("slirp", "host, none, user, veth or join:")):
         ctx.fails(ctx.run(ctx.nsbox, "--net", text, *netkit.SYSTEM, "true"), rc=1, err=error)
     for text in ("0", "70000", "9-8", "", "x"):
         ctx.fails(ctx.run(ctx.nsbox, "--net", "user", "--host-loopback", text, *netkit.SYSTEM,

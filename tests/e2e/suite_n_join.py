@@ -250,7 +250,7 @@ def errors(ctx):
         ctx.fails(result, rc=1, err=error)
     ctx.fails(join(ctx, "a", "true", options=("--unshare-net",)), rc=1,
               err="--unshare-net is not compatible with --net join:")
-    ctx.fails(join(ctx, "a", "true", options=("-p", "1:1")), rc=1, err="requires --net user")
+    ctx.fails(join(ctx, "a", "true", options=("-p", "1:1")), rc=1, err="require --net user or --net veth")
     ctx.true(not os.path.exists("started"), "a command was executed")
     # The last word holds, and a descriptor is not the command's to see.
     ctx.ok(join(ctx, "b", *NETWORK, options=("--net", "join:a")), out=os.readlink(a.network()))

@@ -19,7 +19,7 @@ import bpf
 import harness
 import netkit
 from harness import case
-from netkit import (DNS4, DNS6, ECHO, FAR4, FAR6, GATEWAY4, GATEWAY6, GUEST4, GUEST6, HOST4, HOST6,
+from netkit import (DNS4, DNS6, FAR4, FAR6, GATEWAY4, GATEWAY6, GUEST4, GUEST6, HOST4, HOST6,
                     PEER4, World)
 
 ENDS = ("--unshare-pid", "--die-with-parent")
@@ -286,7 +286,7 @@ for port in (7000, 7001):
 @case("N-relay-many", "a thousand connections at once, also from one port to several destinations",
       timeout=120)
 def many(ctx):
-    world = World(ctx)
+    World(ctx)
     kept = netkit.bound(socket.SOCK_STREAM, "127.0.0.1", 7000)
     count = 1000
 
@@ -333,7 +333,7 @@ print(*(s.recv(9).decode() for s in same))
 
 @case("N-relay-short", "connections beyond the helper's descriptors wait, and none is lost")
 def short(ctx):
-    world = World(ctx)
+    World(ctx)
     kept = serve("127.0.0.1", 7000)
     code = r"""
 import select

@@ -12,7 +12,6 @@ import signal
 import socket
 import struct
 import subprocess
-import threading
 
 import harness
 import netkit
