@@ -175,7 +175,8 @@ struct Ports {
 
 /// A port or unix socket of the host that leads to a port of the sandbox, or the other way round. What
 /// is of the host listens only while somebody does inside (seen within 50 ms), so that a connection to
-/// nobody is refused; who connects is seen inside as the sandbox's own address.
+/// nobody is refused; who connects is seen inside as the sandbox's own address. A TCP service that is
+/// there by IPv6 alone is reached too.
 struct PublishedPort {
     enum class Kind {
         tcp,

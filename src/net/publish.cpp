@@ -17,35 +17,16 @@ using user::SocketAddress;
 
 constexpr Literal cannot{"Can't publish a port"};
 
-SocketAddress address_of(int family, const void* bytes, std::uint16_t port)
-{
-    SocketAddress result;
-    if (family == AF_INET) {
-        auto& v4 = reinterpret_cast<sockaddr_in&>(result.storage);
-        v4.sin_family = AF_INET;
-        v4.sin_port = htons(port);
-        std::memcpy(&v4.sin_addr, bytes, sizeof v4.sin_addr);
-        result.size = sizeof v4;
-    } else {
-        auto& v6 = reinterpret_cast<sockaddr_in6&>(result.storage);
-        v6.sin6_family = AF_INET6;
-        v6.sin6_port = htons(port);
-        std::memcpy(&v6.sin6_addr, bytes, sizeof v6.sin6_addr);
-        result.size = sizeof v6;
-    }
-    return result;
-}
-
 Result<std::vector<SocketAddress>> addresses_of(const PublishedPort& wish)
 {
-    constexpr in_addr loopback4{__builtin_bswap32(INADDR_LOOPBACK)};
     if (wish.address.empty())
-        return std::vector<SocketAddress>{address_of(AF_INET, &loopback4, wish.outside),
-                                          address_of(AF_INET6, &in6addr_loopback, wish.outside)};
-    for (const int family : {AF_INET, AF_INET6}) {
-        in6_addr bytes;
-        if (::inet_pton(family, wish.address.c_str(), &bytes) == 1)
-            return std::vector<SocketAddress>{address_of(family, &bytes, wish.outside)};
+        return std::vector<SocketAddress>{
+            user::socket_address(user::ipv4(127, 0, 0, 1), wish.outside),
+            user::socket_address(user::ipv6(0, 1), wish.outside)};
+    for (const bool v6 : {false, true}) {
+        user::Address address{v6, {}};
+        if (::inet_pton(v6 ? AF_INET6 : AF_INET, wish.address.c_str(), address.bytes.data()) == 1)
+            return std::vector<SocketAddress>{user::socket_address(address, wish.outside)};
     }
     return refuse(cannot, wish.address, "it is no address", "a number like 127.0.0.1 or [::1]");
 }
@@ -155,7 +136,7 @@ SocketAddress target_of(const PublishedPort& wish)
 {
     const bool to_loopback = wish.to_loopback || wish.kind == PublishedPort::Kind::host_socket;
     const user::Address to = to_loopback ? user::ipv4(127, 0, 0, 1) : user::Address{};
-    return address_of(AF_INET, to.bytes.data(), wish.inside);
+    return user::socket_address(to, wish.inside);
 }
 
 user::ForwardKind forward_kind(PublishedPort::Kind kind)

@@ -153,6 +153,23 @@ def without_helper(ctx):
     stop(ctx, proc)
 
 
+@case("N-ports-ipv6", "a service that is there by IPv6 alone is reached through a published port")
+def ipv6_alone(ctx):
+    world = World(ctx)
+    path = os.path.join(ctx.dir, "in.sock")
+    for address, word in (("::1", "localhost:"), (netkit.GUEST6, "")):
+        proc = service(world, f"9000:{word}8000", address=address,
+                       options=("-p", f"unix:{path}:{word}8000"))
+        for host in ("127.0.0.1", "::1"):
+            answers(ctx, host, 9000)
+        ctx.until(lambda: over_unix(path) == "ping", 20, "an answer")
+        stop(ctx, proc)
+    # What is not published is not reached by it.
+    proc = service(world, "9000:8000", address="::1")
+    ctx.eq(connects("127.0.0.1", 9000), "refused", "the loopback's")
+    stop(ctx, proc)
+
+
 @case("N-unix-in", "a unix socket of the host leads to a service inside, and goes with the sandbox",
       timeout=120)
 def unix_in(ctx):

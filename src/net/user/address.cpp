@@ -1,6 +1,7 @@
 #include "net/user/address.hpp"
 
 #include <arpa/inet.h>
+#include <cstring>
 #include <netinet/in.h>
 
 namespace nsbox::net::user {
@@ -37,6 +38,27 @@ std::string SocketAddress::text() const
         return family() == AF_UNIX ? "a unix socket" : "no address";
     const std::string host = family() == AF_INET ? name : "[" + std::string{name} + "]";
     return host + ":" + std::to_string(port());
+}
+
+SocketAddress socket_address(const Address& address, std::uint16_t port) noexcept
+{
+    SocketAddress result;
+    if (address.v6) {
+        sockaddr_in6 name{};
+        name.sin6_family = AF_INET6;
+        name.sin6_port = htons(port);
+        std::memcpy(&name.sin6_addr, address.bytes.data(), sizeof name.sin6_addr);
+        std::memcpy(&result.storage, &name, sizeof name);
+        result.size = sizeof name;
+    } else {
+        sockaddr_in name{};
+        name.sin_family = AF_INET;
+        name.sin_port = htons(port);
+        std::memcpy(&name.sin_addr, address.bytes.data(), sizeof name.sin_addr);
+        std::memcpy(&result.storage, &name, sizeof name);
+        result.size = sizeof name;
+    }
+    return result;
 }
 
 SocketAddress bound_address(int socket) noexcept

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "net/user/packet.hpp"
+
 #include <cstdint>
 #include <string>
 #include <sys/socket.h>
@@ -18,6 +20,9 @@ struct SocketAddress {
     /// "127.0.0.1:80" or "[::1]:80", for messages; unix sockets are not told apart.
     std::string text() const;
 };
+
+/// An address with a port, in the host's byte order.
+SocketAddress socket_address(const Address& address, std::uint16_t port) noexcept;
 
 /// The address that a socket is bound to; of size 0 if it cannot be had. See getsockname(2).
 SocketAddress bound_address(int socket) noexcept;

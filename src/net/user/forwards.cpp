@@ -130,6 +130,7 @@ Result<void> Forwards::add_doors(Id id, Forward& forward)
         door.bound = bound_address(socket.get());
         door.socket = std::move(socket);
         door.inside = forward.inside;
+        door.otherwise = forward.otherwise;
         door.number = forward.number;
         if (look_->is_available())
             continue;
@@ -255,21 +256,30 @@ void Forwards::look()
     next_look_.reset();
     if (!look_ || !look_->is_available())
         return;
-    std::vector<std::uint64_t> tokens;
     std::vector<SocketAddress> where;
     std::vector<bool> listens;
     for (const auto& [token, door] : doors_) {
         if (!follows(door.kind))
             continue;
-        tokens.push_back(token);
         where.push_back(door.inside);
-        listens.push_back(door.listens);
+        listens.push_back(door.listens && !door.leads_otherwise);
+        if (door.otherwise.size == 0)
+            continue;
+        where.push_back(door.otherwise);
+        listens.push_back(door.listens && door.leads_otherwise);
     }
-    if (tokens.empty())
+    if (where.empty())
         return;
     look_->look(where, listens);
-    for (std::size_t i = 0; i < tokens.size(); ++i)
-        set_listening(tokens[i], doors_.at(tokens[i]), listens[i]);
+    std::size_t at = 0;
+    for (auto& [token, door] : doors_) {
+        if (!follows(door.kind))
+            continue;
+        const bool there = listens[at++];
+        const bool otherwise = door.otherwise.size != 0 && listens[at++];
+        door.leads_otherwise = otherwise && !there;
+        set_listening(token, door, there || otherwise);
+    }
     next_look_ = Clock::now() + limits_.look;
 }
 
@@ -372,14 +382,14 @@ Forwards::Turn Forwards::accept_one(Door& door)
 
 Forwards::Turn Forwards::connect_inside(Door& door, sys::Fd accepted)
 {
-    sys::Fd socket = make_.make(door.inside.family(), SOCK_STREAM, 0);
+    const SocketAddress& inside = door.leads_otherwise ? door.otherwise : door.inside;
+    sys::Fd socket = make_.make(inside.family(), SOCK_STREAM, 0);
     if (!socket && is_shortage(-socket.error())) {
         door.waiting = std::move(accepted);
         return Turn::short_of_descriptors;
     }
     const bool begun =
-        socket &&
-        (::connect(socket.get(), door.inside.get(), door.inside.size) == 0 || errno == EINPROGRESS);
+        socket && (::connect(socket.get(), inside.get(), inside.size) == 0 || errno == EINPROGRESS);
     if (begun)
         relay_.join(std::move(accepted), std::move(socket));
     else

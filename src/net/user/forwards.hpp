@@ -27,7 +27,9 @@ struct Forward {
     /// are best bound to a number: a port that the kernel chose is given up whenever the socket
     /// stops listening, and has to be taken again. None for inside_to_unix.
     std::vector<sys::Fd> outside;
-    SocketAddress inside;      ///< Where to connect to; for inside_to_unix, where to listen.
+    SocketAddress inside;  ///< Where to connect to; for inside_to_unix, where to listen.
+    /// Where to connect to while somebody listens here and nobody there; of size 0: nowhere. Of TCP.
+    SocketAddress otherwise;
     std::uint64_t number = 0;  ///< Of the unix socket, for the UnixConnector.
 };
 
@@ -85,6 +87,8 @@ private:
         sys::Fd socket;
         SocketAddress bound;  ///< Of the host's socket.
         SocketAddress inside;
+        SocketAddress otherwise;
+        bool leads_otherwise = false;
         std::uint64_t number = 0;
         sys::Fd waiting;       ///< Was accepted when there was no descriptor for the other side.
         bool has_port = true;  ///< Nobody has taken it while the socket did not listen.

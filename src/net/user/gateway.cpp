@@ -28,25 +28,6 @@ constexpr std::uint64_t udp_mark = ~std::uint64_t{0};
 /// The most that a datagram holds.
 constexpr std::size_t most_bytes = 65507;
 
-SocketAddress socket_address(const Address& address, std::uint16_t port)
-{
-    SocketAddress result;
-    if (address.v6) {
-        auto& v6 = reinterpret_cast<sockaddr_in6&>(result.storage);
-        v6.sin6_family = AF_INET6;
-        v6.sin6_port = htons(port);
-        std::memcpy(&v6.sin6_addr, address.bytes.data(), sizeof v6.sin6_addr);
-        result.size = sizeof v6;
-    } else {
-        auto& v4 = reinterpret_cast<sockaddr_in&>(result.storage);
-        v4.sin_family = AF_INET;
-        v4.sin_port = htons(port);
-        std::memcpy(&v4.sin_addr, address.bytes.data(), sizeof v4.sin_addr);
-        result.size = sizeof v4;
-    }
-    return result;
-}
-
 SocketAddress loopback_address(bool v6, std::uint16_t port)
 {
     return socket_address(v6 ? ipv6(0, 1) : ipv4(127, 0, 0, 1), port);

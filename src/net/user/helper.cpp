@@ -383,6 +383,7 @@ private:
         Forward forward;
         forward.kind = wish.kind;
         forward.inside = inside_address(wish.inside);
+        forward.otherwise = inside_address6(wish.inside);
         forward.number = wish.number;
         const std::size_t sockets = order.count - (wish.is_awaited && order.count > 0 ? 1 : 0);
         for (std::size_t i = 0; i < sockets; ++i)
@@ -396,6 +397,16 @@ private:
             return outcome;
         report(order.descriptors[sockets], outcome);
         return {};
+    }
+
+    /// The same by IPv6: what listens there is not always at the other one too.
+    SocketAddress inside_address6(const SocketAddress& address) const
+    {
+        const auto& v4 = reinterpret_cast<const sockaddr_in&>(address.storage);
+        if (v4.sin_addr.s_addr != INADDR_ANY)
+            return socket_address(ipv6(0, 1), address.port());
+        return link_.ipv6 ? socket_address(config_.link.inside.address6, address.port())
+                          : SocketAddress{};
     }
 
     Result<> remove_forward(std::uint64_t number)

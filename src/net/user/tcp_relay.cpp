@@ -24,27 +24,6 @@ bool is_shortage(int error)
     return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
 }
 
-SocketAddress socket_address(const Address& address, std::uint16_t port)
-{
-    SocketAddress result;
-    if (address.v6) {
-        sockaddr_in6 name{};
-        name.sin6_family = AF_INET6;
-        name.sin6_port = htons(port);
-        std::memcpy(&name.sin6_addr, address.bytes.data(), sizeof name.sin6_addr);
-        std::memcpy(&result.storage, &name, sizeof name);
-        result.size = sizeof name;
-    } else {
-        sockaddr_in name{};
-        name.sin_family = AF_INET;
-        name.sin_port = htons(port);
-        std::memcpy(&name.sin_addr, address.bytes.data(), sizeof name.sin_addr);
-        std::memcpy(&result.storage, &name, sizeof name);
-        result.size = sizeof name;
-    }
-    return result;
-}
-
 }  // namespace
 
 SocketAddress target_of(const Destination& wanted, const Rules& rules, const SocketAddress* server)

@@ -209,6 +209,50 @@ TEST_CASE("forwards: only a listener that would get the connection counts")
     CHECK(ended["IPv6 and IPv4"] == "connected");
 }
 
+TEST_CASE("forwards: a service of the other address is reached while there is none at the first")
+{
+    NEEDS("netns");
+    NEEDS("ipv6");
+    const Ended ended = in_lab([](Say& say, Lab& lab) {
+        Engine engine{lab};
+        const net::user::SocketAddress target = address_of("127.0.0.1", host_port);
+        Forward forward = tcp_forward(target, address_of("127.0.0.1", inner_port));
+        forward.otherwise = address_of("::1", inner_port);
+        engine.add(std::move(forward));
+        say("nobody", attempt(target));
+        // Whose connection it is: the one that can be accepted.
+        const auto arrives = [&](const sys::Fd& listener) {
+            const sys::Fd client = connected_to(target);
+            const sys::Fd server = client ? accepted(listener) : sys::Fd{};
+            return text(server && send_all(client, "x") && receive_exactly(server, 1) == "x");
+        };
+        sys::Fd second = listening_inside(lab, address_of("::1", inner_port));
+        say("the second alone", becomes(target, "connected"));
+        say("the second alone: attempt", text(static_cast<bool>(accepted(second))));
+        say("the second alone: bytes", arrives(second));
+        const sys::Fd first = listening_inside(lab, address_of("127.0.0.1", inner_port));
+        say("the first", text(eventually([&] {
+                const sys::Fd client = connected_to(target);
+                pollfd fd{first.get(), POLLIN, 0};
+                return ::poll(&fd, 1, 200) > 0;
+            })));
+        say("the first: attempt", text(static_cast<bool>(accepted(first))));
+        say("the first: bytes", arrives(first));
+        second.reset();
+        say("the first alone", arrives(first));
+    });
+    INFO(ended.all());
+    REQUIRE(ended.well());
+    CHECK(ended["nobody"] == "ECONNREFUSED");
+    CHECK(ended["the second alone"] == "connected");
+    CHECK(ended["the second alone: attempt"] == "yes");
+    CHECK(ended["the second alone: bytes"] == "yes");
+    CHECK(ended["the first"] == "yes");
+    CHECK(ended["the first: attempt"] == "yes");
+    CHECK(ended["the first: bytes"] == "yes");
+    CHECK(ended["the first alone"] == "yes");
+}
+
 TEST_CASE("forwards: a port that the kernel chose is still the same after the service was away")
 {
     NEEDS("netns");
