@@ -1,13 +1,14 @@
 #!/usr/bin/python3
 """What a user-mode network costs, against slirp4netns and pasta in the same run.
 
-    tests/bench/net.py --nsbox NSBOX [--rounds N] [--only throughput|relay|connect|start]
+    tests/bench/net.py --nsbox NSBOX [--rounds N] [--only throughput|relay|connect|start|many]
         [--as USER]
 
 As root: slirp4netns has a tap then, while nsbox runs as an ordinary user without one. Throughput is
 iperf3's, of one connection to a server on the host's loopback. "relay" is the throughput with
 tcp=relay, against slirp4netns at the MTU that is best for it and pasta's spliced path. The start is that of a sandbox until
 its first byte from such a server, against a chain of unshare, slirp4netns, nsenter and bwrap.
+"many" is the start of 200 sandboxes beside each other, the last ten against the first.
 Needs iperf3, slirp4netns and bubblewrap; without pasta
 (Debian package passt) its rows are missing. Nothing leaves the machine. Prints medians.
 """
@@ -224,17 +225,58 @@ def start(options, client, folder):
         print(f"start to end of one exchange, {name}: {statistics.median(values):.1f} ms")
 
 
+def helpers():
+    """How many network helpers there are on this machine."""
+    names = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/comm", encoding="utf-8") as file:
+                names.append(file.read().strip())
+        except OSError:
+            pass
+    return names.count("nsbox-net")
+
+
+def many(options):
+    """Each is started, and ended, while the others are there."""
+    count, ten = 200, 10
+    before = helpers()
+    running, starts, ends = [], [], []
+    for _ in range(count):
+        begin = time.monotonic()
+        proc = subprocess.Popen([*sandbox(options, "user"), "sh", "-c", "echo; read x"],
+                                stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        proc.stdout.readline()
+        starts.append((time.monotonic() - begin) * 1e3)
+        running.append(proc)
+    for proc in running:
+        begin = time.monotonic()
+        proc.stdin.close()
+        proc.wait()
+        ends.append((time.monotonic() - begin) * 1e3)
+    for name, times in (("start", starts), ("end", ends)):
+        first, last = statistics.median(times[:ten]), statistics.median(times[-ten:])
+        print(f"{name} of {count} sandboxes: the first {first:.1f} ms, the last {last:.1f} ms, "
+              f"{last / first:.2f} of it, the slowest {max(times):.1f} ms")
+    deadline = time.monotonic() + 10
+    while helpers() > before and time.monotonic() < deadline:
+        time.sleep(0.1)
+    print(f"helpers left: {helpers() - before}")
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--nsbox", required=True)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--as", dest="user", default="nsbox-test")
-    parser.add_argument("--only", choices=["throughput", "relay", "connect", "start"])
+    parser.add_argument("--only", choices=["throughput", "relay", "connect", "start", "many"])
     options = parser.parse_args()
     if os.getuid() != 0:
         sys.exit("tests/bench/net.py: run this as root: the peer needs a tap")
     if options.only in (None, "throughput"):
         throughput(options)
+    if options.only in (None, "many"):
+        many(options)
     with tempfile.TemporaryDirectory(prefix="nsbox-bench-", dir="/var/tmp") as folder:
         os.chmod(folder, 0o755)
         if options.only in (None, "relay"):
