@@ -275,6 +275,17 @@ def host(ctx):
     got = words(ctx, world.python(code, *addresses, options=("--host-loopback", "6999,7001")))
     ctx.true(all(word in REFUSED for word in got[2:5] + got[7:]), f"other ports: {got}")
     ctx.true("ok" not in got, f"other ports: {got}")
+    # What the host offers behind rules of its own that lead elsewhere; they are seen to be met.
+    netkit.configure("PATH=$PATH:/usr/sbin\nnft add table ip elsewhere\n"
+                     "nft 'add chain ip elsewhere pre {type nat hook prerouting priority -110;}'\n"
+                     "nft 'add rule ip elsewhere pre tcp dport 7200 counter "
+                     f"dnat to {PEER4}:7'")
+    got = words(ctx, world.python("print(*(tcp(a, p) for a, p in ((sys.argv[1], 7200), "
+                                  "(gateway(4)[0], 7200), (sys.argv[2], 7))))", HOST4, PEER4))
+    ctx.true(got[0] in REFUSED and got[1] in REFUSED and got[2] == "ok", f"translated: {got}")
+    rules = subprocess.run(["/usr/sbin/nft", "list", "table", "ip", "elsewhere"], text=True,
+                           capture_output=True, preexec_fn=netkit.keep_capabilities)
+    ctx.true("counter packets 2" in rules.stdout, f"the host's own rule: {rules}")
     # What only the loopback has, and one where nobody listens.
     serve(socket.SOCK_STREAM, "127.0.0.1", 7100)
     got = words(ctx, world.python("print(tcp(gateway(4)[0], 7100), tcp(gateway(4)[0], 7101))",

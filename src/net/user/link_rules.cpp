@@ -32,7 +32,7 @@ Table frames(const HostLink& link, const std::string& name)
         chain.rules = {{hardware, ArpSender{own.address}, Accept{}},
                        {hardware, From{own}, Accept{}}};
     } else {
-        chain.rules = {{EtherType{ETH_P_ARP}, Accept{}}, {From{own}, Accept{}}};
+        chain.rules = {{ArpSender{own.address}, Accept{}}, {From{own}, Accept{}}};
         if (link.ipv6) {
             constexpr unsigned link_local = 10;
             chain.rules.push_back({From{only(link.inside.address6)}, Accept{}});
@@ -115,6 +115,8 @@ Chain through_host(const HostLink& link, bool outbound)
     const OutIndex to{link.index, false};
     chain.rules = {{to, Established{}, Accept{}}};
     refuse(chain.rules, {to});
+    // What the host itself offers behind rules that lead elsewhere is the host's too.
+    refuse(chain.rules, {InIndex{link.index}, Translated{}});
     if (!outbound)
         refuse(chain.rules, {InIndex{link.index}});
     return chain;
@@ -125,6 +127,7 @@ Chain through_host(const HostLink& link, bool outbound)
 Chain to_bridged(const HostLink& link)
 {
     Chain chain{"through", Type::filter, Hook::forward, priority_filter, true, {}};
+    refuse(chain.rules, with(from_sandbox(link), {Translated{}}));
     const InInterface elsewhere{link.entry, true};
     const To own{only(link.inside.address4)};
     refuse(chain.rules, {InInterface{link_name_begin, false, true}, own});

@@ -128,7 +128,8 @@ public:
     }
     void operator()(const Established&)
     {
-        state(NF_CT_STATE_BIT(IP_CT_ESTABLISHED) | NF_CT_STATE_BIT(IP_CT_RELATED));
+        connection(NFT_CT_STATE,
+                   NF_CT_STATE_BIT(IP_CT_ESTABLISHED) | NF_CT_STATE_BIT(IP_CT_RELATED));
     }
     void operator()(const FromPort& part)
     {
@@ -136,7 +137,8 @@ public:
         payload(NFT_PAYLOAD_TRANSPORT_HEADER, 0, 2);
         compare(in_network_order(part.port), NFT_CMP_EQ);
     }
-    void operator()(const Invalid&) { state(NF_CT_STATE_INVALID_BIT); }
+    void operator()(const Invalid&) { connection(NFT_CT_STATE, NF_CT_STATE_INVALID_BIT); }
+    void operator()(const Translated&) { connection(NFT_CT_STATUS, IPS_DST_NAT); }
     void operator()(const Accept&) { verdict(NF_ACCEPT); }
     void operator()(const Drop&) { verdict(NF_DROP); }
     void operator()(const Reject& part)
@@ -206,11 +208,11 @@ private:
     }
 
     /// What the kernel knows of the packet's connection: one of those bits.
-    void state(const std::uint32_t any)
+    void connection(std::uint32_t key, const std::uint32_t any)
     {
         constexpr std::uint32_t none = 0;
         if (nftnl_expr* const load = begin("ct")) {
-            ::nftnl_expr_set_u32(load, NFTNL_EXPR_CT_KEY, NFT_CT_STATE);
+            ::nftnl_expr_set_u32(load, NFTNL_EXPR_CT_KEY, key);
             ::nftnl_expr_set_u32(load, NFTNL_EXPR_CT_DREG, first_register);
         }
         mask(bytes_of(any));
@@ -400,6 +402,10 @@ public:
         note("the transaction");
         sockaddr_nl kernel{};
         kernel.nl_family = AF_NETLINK;
+        // It goes as one message, of whatever size.
+        const int size = static_cast<int>(used_ + 4096);
+        if (::setsockopt(socket, SOL_SOCKET, SO_SNDBUFFORCE, &size, sizeof size) < 0)
+            ::setsockopt(socket, SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
         if (::sendto(socket, bytes_.data(), used_, MSG_NOSIGNAL,
                      reinterpret_cast<const sockaddr*>(&kernel), sizeof kernel) < 0)
             return refused(errno, {});

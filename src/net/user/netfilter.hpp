@@ -84,6 +84,8 @@ struct Icmp6Type {
 struct Established {};
 /// Fits no connection, so that no address in it is translated.
 struct Invalid {};
+/// Its destination was replaced, by a rule of whoever it may be.
+struct Translated {};
 /// A source port; as ToPort.
 struct FromPort {
     std::uint8_t protocol = 0;
@@ -116,7 +118,7 @@ struct Translate {
 using Part =
     std::variant<InInterface, OutInterface, InIndex, OutIndex, EtherType, FromHardware, ArpSender,
                  From, To, Protocol, ToPort, ToPorts, FromPort, Icmp6Type, Established, Invalid,
-                 Accept, Drop, Reject, Masquerade, Redirect, Translate>;
+                 Translated, Accept, Drop, Reject, Masquerade, Redirect, Translate>;
 using Rule = std::vector<Part>;
 
 enum class Type { filter, nat };

@@ -102,10 +102,11 @@ TEST_CASE("packets go out under the host's addresses, or not at all")
     const auto out = link_rules(routed_link(), true, {});
     REQUIRE(chain_at(out, Hook::postrouting, Type::nat) != nullptr);
     CHECK(count<Masquerade>(*chain_at(out, Hook::postrouting, Type::nat)) == 2);
-    CHECK(count<Reject>(*chain_at(out, Hook::forward, Type::filter)) == 2);
+    CHECK(count<Translated>(*chain_at(out, Hook::forward, Type::filter)) == 2);
+    CHECK(count<Reject>(*chain_at(out, Hook::forward, Type::filter)) == 4);
     const auto off = link_rules(routed_link(), false, {});
     CHECK(chain_at(off, Hook::postrouting, Type::nat) == nullptr);
-    CHECK(count<Reject>(*chain_at(off, Hook::forward, Type::filter)) == 4);
+    CHECK(count<Reject>(*chain_at(off, Hook::forward, Type::filter)) == 6);
 }
 
 TEST_CASE("on a bridge the address tells the sandbox, and nothing is translated for it")
@@ -119,7 +120,7 @@ TEST_CASE("on a bridge the address tells the sandbox, and nothing is translated 
     // Sandboxes that are elsewhere do not come through, with TCP or without.
     const Chain* const through = chain_at(tables, Hook::forward, Type::filter);
     REQUIRE(through != nullptr);
-    CHECK(count<Reject>(*through) == 4);
+    CHECK(count<Reject>(*through) == 6);
     CHECK(count<FromHardware>(*through) == 2);
     CHECK(count<To>(*through) == 4);
     const Chain* const host = chain_at(tables, Hook::input, Type::filter);
