@@ -146,6 +146,9 @@ __u32 kept_capabilities(const Spec& spec)
         keep |= 1U << CAP_KILL;
     if (spec.namespaces.pid == Own::no && (spec.end_with_command || spec.limits.any() || spec.name))
         keep |= 1U << CAP_DAC_OVERRIDE;
+    // Ports, and unix sockets wherever they are, come and go while it runs.
+    if (spec.user_network || spec.veth_network)
+        keep |= 1U << CAP_NET_BIND_SERVICE | 1U << CAP_DAC_OVERRIDE;
     return keep;
 }
 

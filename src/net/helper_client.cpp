@@ -31,9 +31,11 @@ tl::unexpected<Error> ended()
     return refuse("The network helper failed", {}, "it has ended");
 }
 
-std::string order_for(std::uint64_t number, const PublishedPort& port, bool is_awaited)
+std::string order_for(std::uint64_t number, const PublishedPort& port, std::size_t sockets,
+                      bool is_awaited)
 {
-    return user::encode_forward({number, forward_kind(port.kind), target_of(port), is_awaited});
+    return user::encode_forward(
+        {number, forward_kind(port.kind), target_of(port), sockets, is_awaited});
 }
 
 std::vector<int> numbers_of(const std::vector<Fd>& descriptors)
@@ -129,8 +131,9 @@ Result<std::unique_ptr<HelperClient>> HelperClient::start(user::HelperConfig con
     TRY(client->execute(Fd{ends[1]}));
     TRY(client->say(encode(config)));
     for (std::size_t i = 0; i < sockets.size(); ++i)
-        TRY(client->say(order_for(client->doors_[i].number, client->doors_[i].port, false),
-                        numbers_of(sockets[i])));
+        TRY(client->say(
+            order_for(client->doors_[i].number, client->doors_[i].port, sockets[i].size(), false),
+            numbers_of(sockets[i])));
     return client;
 }
 
@@ -147,11 +150,13 @@ Result<HelperClient::Door> HelperClient::open_door(PublishedPort port, std::vect
             return refuse("Can't publish a port", place_of(port), "it is published already");
     Door door;
     door.number = next_++;
-    if (port.kind == Kind::unix_socket) {
+    if (port.kind == Kind::host_socket) {
+        door.place.emplace(TRY(SocketPlace::find(port.path)));
+    } else if (port.kind == Kind::unix_socket) {
         door.socket.emplace(TRY(HostSocket::make(port.path)));
         sockets.push_back(door.socket->take());
         door.guard = TRY(guard_(door.socket->name(), door.socket->folder()));
-    } else if (port.kind != Kind::host_socket) {
+    } else {
         sockets = TRY(take_port(port));
     }
     door.port = std::move(port);
@@ -178,8 +183,12 @@ Result<PublishedPort> HelperClient::add_port(PublishedPort port)
     const std::lock_guard lock{mutex_};
     std::vector<Fd> sockets;
     Door door = TRY(open_door(std::move(port), sockets));
-    Result<> asked = ask(order_for(door.number, door.port, true), numbers_of(sockets));
+    Result<> asked =
+        ask(order_for(door.number, door.port, sockets.size(), true), numbers_of(sockets));
     if (!asked) {
+        // It may be there after all, if only the answer was lost.
+        if (channel_)
+            (void)say(user::encode_pair(user::Order::unforward, door.number, 0));
         close_door(door);
         return tl::make_unexpected(std::move(asked.error()));
     }
@@ -210,9 +219,9 @@ void HelperClient::connect(std::uint64_t number, std::uint64_t token)
     for (const Door& door : doors_) {
         if (door.number != number)
             continue;
-        Attempt what{token, door.port.path, Clock::now() + patience};
+        const Attempt what{token, number, Clock::now() + patience};
         if (!attempt(what))
-            attempts_.push_back(std::move(what));
+            attempts_.push_back(what);
         return;
     }
     answer(user::Order::connected, token, Fd{-ECONNREFUSED});
@@ -221,7 +230,10 @@ void HelperClient::connect(std::uint64_t number, std::uint64_t token)
 /// False where it is to be tried again.
 bool HelperClient::attempt(const Attempt& what)
 {
-    const Fd socket = connect_to_socket(what.path);
+    Fd socket{-ECONNREFUSED};
+    for (const Door& door : doors_)
+        if (door.number == what.number && door.place)
+            socket = door.place->connect();
     if (!socket && socket.error() == -EAGAIN && Clock::now() < what.until)
         return false;
     answer(user::Order::connected, what.token, socket);
@@ -241,8 +253,10 @@ void HelperClient::answer(user::Order order, std::uint64_t token, const Fd& sock
 {
     const auto error = static_cast<std::uint64_t>(socket ? 0 : -socket.error());
     // One that has ended is heard of.
-    (void)say(user::encode_pair(order, token, error),
-              socket ? std::vector<int>{socket.get()} : std::vector<int>{});
+    if (!say(user::encode_pair(order, token, error),
+             socket ? std::vector<int>{socket.get()} : std::vector<int>{}) &&
+        socket)
+        (void)say(user::encode_pair(order, token, ENOBUFS));
 }
 
 // The channel.
@@ -273,7 +287,11 @@ Result<> HelperClient::ask(const std::string& bytes, std::vector<int> descriptor
     TRY(say(bytes, descriptors));
     theirs.reset();
     pollfd fd{ours.get(), POLLIN, 0};
-    if (::poll(&fd, 1, patience) == 0)
+    int ready = 0;
+    do {
+        ready = ::poll(&fd, 1, patience);
+    } while (ready < 0 && errno == EINTR);
+    if (ready <= 0)
         return refuse("The network helper failed", {}, "it does not answer");
     std::string answer(4096, '\0');
     const ssize_t got = ::recv(ours.get(), answer.data(), answer.size(), MSG_DONTWAIT);
@@ -371,9 +389,12 @@ Result<> HelperClient::handle(const std::vector<pollfd>& fds)
         const std::string bytes = user::encode_servers(resolv_conf_.now().servers);
         ::send(channel_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     }
-    attempts_.erase(std::remove_if(attempts_.begin(), attempts_.end(),
-                                   [this](const Attempt& what) { return attempt(what); }),
-                    attempts_.end());
+    if (!attempts_.empty()) {
+        const std::lock_guard lock{mutex_};
+        attempts_.erase(std::remove_if(attempts_.begin(), attempts_.end(),
+                                       [this](const Attempt& what) { return attempt(what); }),
+                        attempts_.end());
+    }
     if (fds[at_].revents == 0)
         return {};
     Result<> heard = hear();
@@ -386,11 +407,16 @@ Result<> HelperClient::handle(const std::vector<pollfd>& fds)
 
 void HelperClient::await_end()
 {
-    constexpr int patience = 2000;
+    constexpr std::chrono::seconds patience{2};
+    const auto until = Clock::now() + patience;
     pollfd fd{channel_ ? channel_.get() : -1, POLLIN, 0};
-    while (channel_ && !doors_.empty() && ::poll(&fd, 1, patience) > 0)
-        if (!hear())
+    while (channel_ && !ports().empty() && Clock::now() < until) {
+        const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now());
+        if (::poll(&fd, 1, static_cast<int>(left.count())) > 0 && !hear()) {
+            const std::lock_guard lock{mutex_};
             channel_.reset();
+        }
+    }
     const std::lock_guard lock{mutex_};
     for (Door& door : doors_)
         close_door(door);
@@ -402,9 +428,12 @@ std::vector<int> HelperClient::descriptors() const
     std::vector<int> fds{channel_.get(), process_.get()};
     if (resolv_conf_.descriptor() >= 0)
         fds.push_back(resolv_conf_.descriptor());
+    const std::lock_guard lock{mutex_};
     for (const Door& door : doors_) {
         if (door.socket)
             fds.push_back(door.socket->folder());
+        if (door.place)
+            fds.push_back(door.place->folder());
         if (door.guard)
             fds.push_back(door.guard.get());
     }

@@ -79,13 +79,14 @@ private:
     struct Door {
         std::uint64_t number = 0;
         PublishedPort port;
-        std::optional<HostSocket> socket;
+        std::optional<HostSocket> socket;  ///< Of a unix_socket.
+        std::optional<SocketPlace> place;  ///< Of a host_socket.
         sys::Fd guard;
     };
     /// A connection to a unix socket whose owner is busy.
     struct Attempt {
         std::uint64_t token = 0;
-        std::string path;
+        std::uint64_t number = 0;  ///< Of the door.
         Clock::time_point until;
     };
 

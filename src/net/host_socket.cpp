@@ -3,8 +3,10 @@
 #include "sys/raw.hpp"
 
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 #include <fcntl.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -48,19 +50,27 @@ Fd bind_below(int folder, const std::string& name)
     return socket;
 }
 
+/// The folder that a path is in, and the name there.
+Result<Fd> open_folder_of(const std::string& path, Literal what, std::string& name)
+{
+    const std::size_t slash = path.rfind('/');
+    const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+    Fd result{raw::openat(AT_FDCWD, folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)};
+    if (!result)
+        return fail(what, -result.error(), path, "its folder has to be there");
+    name = path.substr(slash == std::string::npos ? 0 : slash + 1);
+    if (name.empty())
+        return refuse(what, path, "it is the name of a folder");
+    return result;
+}
+
 }  // namespace
 
 Result<HostSocket> HostSocket::make(const std::string& path)
 {
-    const std::size_t slash = path.rfind('/');
-    const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
     HostSocket made;
-    made.folder_ = Fd{raw::openat(AT_FDCWD, folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)};
-    if (!made.folder_)
-        return fail(cannot_make, -made.folder_.error(), path, "its folder has to be there");
-    const std::string name = path.substr(slash == std::string::npos ? 0 : slash + 1);
-    if (name.empty())
-        return refuse(cannot_make, path, "it is the name of a folder");
+    std::string name;
+    made.folder_ = TRY(open_folder_of(path, cannot_make, name));
     made.socket_ = bind_below(made.folder_.get(), name);
     if (!made.socket_) {
         const int error = -made.socket_.error();
@@ -98,7 +108,10 @@ Fd HostSocket::take()
 {
     if (socket_)
         return std::move(socket_);
-    const std::string fresh = ".nsbox-" + std::to_string(::getpid());
+    // A name that nobody foresees, and takes before.
+    std::uint64_t random = 0;
+    (void)!::getrandom(&random, sizeof random, 0);
+    const std::string fresh = ".nsbox-" + std::to_string(random);
     Fd socket = bind_below(folder_.get(), fresh);
     if (socket && ::renameat(folder_.get(), fresh.c_str(), folder_.get(), name_.c_str()) < 0) {
         const int error = errno;
@@ -108,11 +121,26 @@ Fd HostSocket::take()
     return socket;
 }
 
-Fd connect_to_socket(const std::string& path)
+Result<SocketPlace> SocketPlace::find(const std::string& path)
 {
-    const Fd file{raw::openat(AT_FDCWD, path.c_str(), O_PATH | O_CLOEXEC)};
-    if (!file)
-        return Fd{file.error()};
+    constexpr Literal cannot_use{"Can't lead to the unix socket"};
+    std::string name;
+    Fd folder = TRY(open_folder_of(path, cannot_use, name));
+    struct ::stat status;
+    if (raw::fstatat(folder.get(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0 &&
+        S_ISLNK(status.st_mode))
+        return fail(cannot_use, ELOOP, path, "name the socket itself");
+    return SocketPlace{std::move(folder), std::move(name)};
+}
+
+Fd SocketPlace::connect() const
+{
+    const Fd file{raw::openat(folder_.get(), name_.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC)};
+    struct ::stat status;
+    if (!file || raw::fstat(file.get(), &status) < 0)
+        return Fd{file ? -EIO : file.error()};
+    if (!S_ISSOCK(status.st_mode))
+        return Fd{S_ISLNK(status.st_mode) ? -ELOOP : -ECONNREFUSED};
     sockaddr_un address;
     Fd socket = stream_socket();
     if (!socket || !address_below(file.get(), "", address))

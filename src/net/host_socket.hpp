@@ -4,6 +4,7 @@
 #include "sys/fd.hpp"
 
 #include <string>
+#include <utility>
 
 namespace nsbox::net {
 
@@ -33,8 +34,25 @@ private:
     sys::Fd socket_;
 };
 
-/// Connects, without waiting, to the stream socket at a path, of any length: a connected socket, or
-/// -errno; -EAGAIN where those who wait for its owner are too many now.
-sys::Fd connect_to_socket(const std::string& path);
+/// Where the unix socket of somebody else is, or will be: a name in a folder, which is looked up once, so
+/// that nobody who can write there leads to another place. Needs /proc.
+class SocketPlace {
+public:
+    /// The folder has to be there. What has the name now must be no symbolic link.
+    static Result<SocketPlace> find(const std::string& path);
+
+    /// Connects, without waiting, to the stream socket that has the name: a connected socket, or -errno;
+    /// -EAGAIN where those who wait for its owner are too many now, -ELOOP where it is a link.
+    sys::Fd connect() const;
+    int folder() const noexcept { return folder_.get(); }
+
+private:
+    SocketPlace(sys::Fd folder, std::string name)
+        : folder_(std::move(folder)), name_(std::move(name))
+    {}
+
+    sys::Fd folder_;
+    std::string name_;
+};
 
 }  // namespace nsbox::net

@@ -272,7 +272,7 @@ for line in sys.stdin:
     connections(100)
     processes = [proc.pid, *(p for p, name in descendants(proc.pid) if name == "nsbox-net")]
     before = [size_of(pid) for pid in processes]
-    connections(20_000 if ctx.root else 5_000)
+    connections(2000)
 
     def is_as_before():
         after = [size_of(pid) for pid in processes]
@@ -319,7 +319,7 @@ def storm(ctx):
     world = World(ctx)
     chance = random.Random(20261130)
     path = os.path.join(ctx.dir, "in.sock")
-    for turn in range(40):
+    for turn in range(24):
         during_start = turn % 4 != 3
         # It fills the link both ways for as long as it lives.
         code = f"s = socket.create_connection(('{FAR4}', 7))\n" \

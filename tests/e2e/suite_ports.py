@@ -89,13 +89,19 @@ def live(ctx):
     ctx.eq(connects("127.0.0.1", 9000), "ping", "the one that stays")
     ctx.ok(port(ctx, "add", "box", "9001:8000"))
     ctx.eq(connects("127.0.0.1", 9001), "ping", "the one that comes again")
+    if ctx.root:
+        ctx.ok(port(ctx, "add", "box", "80:8000"))
+        ctx.eq(connects("127.0.0.1", 80), "ping", "a port of root's")
+        ctx.ok(port(ctx, "rm", "box", "80"))
+    else:
+        ctx.fails(port(ctx, "add", "box", "80:8000"), rc=125, err="below 1024 are for root")
     stop(ctx, proc)
     text = b""
     while chunk := os.read(read, 65536):
         text += chunk
     os.close(read)
     found = [(e["event"], e["protocol"], e["host-port"]) for e in events_of(text.decode())
-             if e["event"].startswith("port")]
+             if e["event"].startswith("port") and e["host-port"] != 80]
     ctx.eq(found[:4] + found[5:],
            [("port", "tcp", 9000), ("port", "tcp", 9001), ("port", "tcp", 9002),
             ("port", "udp", 9001), ("port-removed", "tcp", 9001), ("port-removed", "udp", 9001),
@@ -310,6 +316,12 @@ for line in sys.stdin:
         other = unix_server(late)
         ctx.eq(do("try_it(8001)"), "ok", "the server has come")
         other.close()
+        os.unlink(late)
+        # Whoever may write there may not choose another socket of the host by that.
+        os.symlink(path, late)
+        ctx.eq(do("try_it(8001)"), "ECONNRESET", "a link to another socket")
+        ctx.fails(port(ctx, "add", "box", "--host-socket", f"{late}:8003"), rc=125,
+                  err="late.sock: Too many levels.*name the socket itself")
         os.unlink(late)
         ctx.eq(do("try_it(8002)"), "ECONNREFUSED", "what was not opened")
         ctx.ok(port(ctx, "add", "box", "--host-socket", "out.sock:8002", cwd=ctx.dir))

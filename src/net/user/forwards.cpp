@@ -364,8 +364,6 @@ void Forwards::accept_some(std::uint64_t token)
 
 Forwards::Turn Forwards::accept_one(Door& door)
 {
-    if (unanswered_.size() >= limits_.answers && door.kind == ForwardKind::inside_to_unix)
-        return Turn::short_of_descriptors;
     sys::Fd accepted = std::move(door.waiting);
     if (!accepted)
         accepted =
@@ -399,6 +397,10 @@ Forwards::Turn Forwards::connect_inside(Door& door, sys::Fd accepted)
 
 Forwards::Turn Forwards::connect_outside(const Door& door, sys::Fd accepted)
 {
+    if (unanswered_.size() >= limits_.answers) {
+        reset(std::move(accepted));
+        return Turn::more;
+    }
     const std::uint64_t token = next_++;
     unanswered_.emplace(token, std::move(accepted));
     connector_.connect(door.number, token);
@@ -416,6 +418,13 @@ void Forwards::connected(std::uint64_t token, sys::Fd socket)
         relay_.join(std::move(accepted), std::move(socket));
     else
         reset(std::move(accepted));
+}
+
+void Forwards::refuse_unanswered()
+{
+    for (auto& [token, accepted] : unanswered_)
+        reset(std::move(accepted));
+    unanswered_.clear();
 }
 
 void Forwards::renewed(std::uint64_t token, sys::Fd socket)

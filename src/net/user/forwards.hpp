@@ -39,7 +39,7 @@ struct ForwardLimits {
     std::chrono::milliseconds retry{100};   ///< How long to accept nothing without descriptors.
     std::chrono::milliseconds idle{60000};  ///< After which a UDP flow ends.
     std::size_t flows = 1024;               ///< Of UDP.
-    std::size_t answers = 256;              ///< Connections that wait for the UnixConnector.
+    std::size_t answers = 256;  ///< Connections that wait for the UnixConnector: more are refused.
 };
 
 /// The port forwards of a sandbox. A host socket listens while somebody listens inside, so that a
@@ -74,6 +74,8 @@ public:
 
     /// The UnixConnector's answer: a stream socket, or one without a descriptor (-errno).
     void connected(std::uint64_t token, sys::Fd socket);
+    /// The UnixConnector has gone: whoever waits for it is refused.
+    void refuse_unanswered();
     /// The answer to renew(): a bound unix socket, or one without a descriptor, which leaves the
     /// forward refusing for good.
     void renewed(std::uint64_t token, sys::Fd socket);

@@ -337,6 +337,7 @@ private:
         std::optional<Received> order = hear();
         if (!order) {
             channel_ended_ = true;
+            forwards_->refuse_unanswered();
             return {};
         }
         Fd& first = order->descriptors[0];
@@ -385,7 +386,10 @@ private:
         forward.inside = inside_address(wish.inside);
         forward.otherwise = inside_address6(wish.inside);
         forward.number = wish.number;
-        const std::size_t sockets = order.count - (wish.is_awaited && order.count > 0 ? 1 : 0);
+        const std::size_t sockets = wish.sockets;
+        // Where descriptors are short the kernel delivers a part of them: the asker's end closes then.
+        if (order.count != sockets + (wish.is_awaited ? 1 : 0))
+            return wish.is_awaited ? Result<>{} : fail("Can't publish a port", EMFILE);
         for (std::size_t i = 0; i < sockets; ++i)
             forward.outside.push_back(std::move(order.descriptors[i]));
         Result<Forwards::Id> added = forwards_->add(std::move(forward));
@@ -413,7 +417,7 @@ private:
     {
         const auto found = numbers_.find(number);
         if (found == numbers_.end())
-            return fail("Can't remove the forward", ENOENT, std::to_string(number));
+            return {};  // It is not there, as it is to be.
         const Forwards::Id id = found->second;
         numbers_.erase(found);
         return forwards_->remove(id);

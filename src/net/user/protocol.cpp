@@ -130,6 +130,7 @@ std::string encode_forward(const ForwardOrder& forward)
     pack(out, static_cast<std::uint64_t>(Order::forward));
     pack(out, forward.number);
     pack(out, static_cast<std::uint64_t>(forward.kind));
+    pack(out, std::uint64_t{forward.sockets});
     pack(out, std::uint64_t{forward.is_awaited});
     pack(out, &forward.inside.storage, forward.inside.size);
     return out;
@@ -142,6 +143,7 @@ bool decode_forward(const std::string& bytes, ForwardOrder& forward)
         return false;
     forward.number = from.number();
     forward.kind = static_cast<ForwardKind>(from.number());
+    forward.sockets = from.number();
     forward.is_awaited = from.number() != 0;
     forward.inside = unpack_address(from);
     return from.is_done();

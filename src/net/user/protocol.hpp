@@ -49,6 +49,7 @@ struct ForwardOrder {
     std::uint64_t number = 0;
     ForwardKind kind = ForwardKind::tcp;
     SocketAddress inside;  ///< With 0.0.0.0 for the sandbox's own address.
+    std::size_t sockets = 0;
     bool is_awaited = false;
 };
 

@@ -59,14 +59,17 @@ std::set<Closing::Ports> busy_connections(Slirp* slirp)
 {
     const std::unique_ptr<char, Free> text{::slirp_connection_info(slirp)};
     std::set<Closing::Ports> busy;
-    for (const char* line = text.get(); line != nullptr; line = std::strchr(line, '\n')) {
-        line += *line == '\n' ? 1 : 0;
+    for (const char* at = text.get(); at != nullptr;) {
+        // Alone: sscanf(3) looks for the end of all that follows.
+        const char* const end = std::strchr(at, '\n');
+        const std::string line{at, end != nullptr ? end : at + std::strlen(at)};
+        at = end != nullptr ? end + 1 : nullptr;
         char state[24];
         unsigned inside = 0;
         unsigned outside = 0;
         unsigned to_write = 0;
-        if (std::sscanf(line, " TCP[%23[^]]] %*d %*s %u %*s %u %u", state, &inside, &outside,
-                        &to_write) == 4 &&
+        if (std::sscanf(line.c_str(), " TCP[%23[^]]] %*d %*s %u %*s %u %u", state, &inside,
+                        &outside, &to_write) == 4 &&
             (to_write > 0 || std::strcmp(state, "TIME_WAIT") != 0))
             busy.emplace(static_cast<std::uint16_t>(inside), static_cast<std::uint16_t>(outside));
     }

@@ -91,11 +91,13 @@ TEST_CASE("a list of servers is no configuration")
 
 TEST_CASE("a forward comes back as it was")
 {
-    const std::string bytes = encode_forward({7, ForwardKind::unix_to_tcp, some_server(9), true});
+    const std::string bytes =
+        encode_forward({7, ForwardKind::unix_to_tcp, some_server(9), 1, true});
     ForwardOrder forward;
     REQUIRE(decode_forward(bytes, forward));
     CHECK(forward.number == 7);
     CHECK(forward.kind == ForwardKind::unix_to_tcp);
+    CHECK(forward.sockets == 1);
     CHECK(forward.is_awaited);
     CHECK(forward.inside.size == sizeof(sockaddr_in));
     HelperConfig config;
