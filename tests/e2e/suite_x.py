@@ -1016,7 +1016,7 @@ def nonsense(ctx):
 # Looks at every process that appears, as fast as it can. What it learns of the host is printed:
 # the program's file, a mapping of it, its environment, its root, its descriptors.
 POLLER = r'''
-import json, os, signal, sys
+import json, os, signal, sys, time
 device, inode, program = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 own_root = (os.stat("/").st_dev, os.stat("/").st_ino)
 found, seen, opened = set(), set(), set()
@@ -1082,7 +1082,12 @@ if child == 0:
     os.execv("/usr/bin/sleep", ["sleep", "600"])
 while open(f"/proc/{child}/comm").read() != "sleep\n":
     pass
-look(child)
+# While it is being loaded, a descriptor may be gone between two looks.
+for _ in range(1000):
+    look(child)
+    if len(opened) == len(LOOKS):
+        break
+    time.sleep(0.01)
 control = sorted(opened)
 opened.clear()
 print("ready", flush=True)
