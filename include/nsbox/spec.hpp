@@ -79,6 +79,13 @@ struct File {
     unsigned mode = 0666;
 };
 
+/// A file with `content`, written in place, where that may be done.
+struct Text {
+    std::string content;
+    std::string destination;
+    unsigned mode = 0644;
+};
+
 /// A private file with what can be read from `source`, mounted over `destination`.
 struct Data {
     DescriptorNumber source = -1;
@@ -113,7 +120,7 @@ struct Overlay {
 };
 
 using Operation = std::variant<Bind, BindDescriptor, RemountReadOnly, Proc, Dev, Tmpfs, Mqueue,
-                               Directory, File, Data, Symlink, Chmod, Hostname, Overlay>;
+                               Directory, File, Text, Data, Symlink, Chmod, Hostname, Overlay>;
 
 /// Whether a namespace is the sandbox's own.
 enum class Own { no, yes, if_possible };
@@ -325,6 +332,8 @@ struct Spec {
     std::optional<DescriptorNumber> status_descriptor;    ///< Gets a JSON object a line.
     std::optional<DescriptorNumber> events_descriptor;    ///< The same, with more: doc/events.md.
     std::vector<DescriptorNumber> consumed;  ///< Further descriptors that the command must not see.
+    /// If set, the command sees these of the caller's, besides 0 to 2, and no others.
+    std::optional<std::vector<DescriptorNumber>> kept;
 
     std::optional<std::string> exec_label;  ///< SELinux labels, see selinux(8).
     std::optional<std::string> file_label;

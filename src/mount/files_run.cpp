@@ -95,7 +95,8 @@ int run(const WriteFile& step, ChildState& state) noexcept
     const Fd file = create_file(state, step.target, step.mode, step.parent_mode);
     if (!file)
         return file.error();
-    const int rc = copy_contents(step.fd, file.get());
+    const int rc = step.text != nullptr ? write_all(file.get(), step.text, step.size)
+                                        : copy_contents(step.fd, file.get());
     return rc < 0 ? state.failed(Site::contents, rc) : 0;
 }
 

@@ -96,6 +96,8 @@ struct WriteFile {
     const char* target;
     unsigned mode;
     unsigned parent_mode;
+    const char* text = nullptr;  ///< What to write, instead of what `fd` holds.
+    std::size_t size = 0;
 };
 
 struct BindContents {

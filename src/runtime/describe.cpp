@@ -107,6 +107,13 @@ struct Teller {
     std::string earlier_read_only(const char* target) const;
 
     Words operator()(const CloseOnExec&) const { return {"Can't mark descriptors", {}, {}, {}}; }
+    Words operator()(const KeepOnly&) const
+    {
+        return {"Can't keep a descriptor open for the command",
+                {},
+                {},
+                err == EBADF ? "one that is to be kept is not open" : ""};
+    }
     Words operator()(const CloseNow&) const { return {"close", {}, {}, {}}; }
     Words operator()(const CloseOthers&) const { return {"Can't close descriptors", {}, {}, {}}; }
     Words operator()(const WaitForSupervisor&) const { return {"Can't read sync", {}, {}, {}}; }

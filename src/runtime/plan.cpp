@@ -336,6 +336,10 @@ void plan_descriptors(const Spec& spec, Plan& plan)
         else if (const auto* data = std::get_if<Data>(&op))
             fds.push_back(data->source);
     }
+    if (spec.kept) {
+        plan.keep_only = *spec.kept;
+        plan.steps.emplace_back(KeepOnly{plan.keep_only.data(), plan.keep_only.size()});
+    }
     if (!fds.empty())
         plan.steps.emplace_back(CloseOnExec{fds.data(), fds.size()});
     // Their readers may wait for the end, which must not wait for the sandbox.

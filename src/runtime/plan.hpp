@@ -47,6 +47,7 @@ struct Plan {
     std::vector<ChildStep> steps;
     std::vector<EarlyTree> early_trees;
     std::vector<int> close_on_exec;
+    std::vector<int> keep_only;
     std::vector<std::size_t> lock_steps;  ///< LockFile steps, whose packet launch() fills in.
     std::vector<int> keep_in_init;
 

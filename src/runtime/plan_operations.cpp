@@ -259,6 +259,13 @@ private:
         return {};
     }
 
+    Result<> add(const Text& op)
+    {
+        step(mount::WriteFile{-1, target(op.destination), op.mode, parent_mode(op.mode),
+                              keep(op.content), op.content.size()});
+        return {};
+    }
+
     Result<> add(const Data& op)
     {
         step(mount::BindContents{op.source, target(op.destination), op.mode, 0755,

@@ -19,6 +19,12 @@ struct CloseOnExec {
     std::size_t count;
 };
 
+/// Of the caller's descriptors above 2 the command may see these alone.
+struct KeepOnly {
+    const int* fds;
+    std::size_t count;
+};
+
 struct CloseNow {
     int fd;
 };
@@ -90,6 +96,7 @@ struct SetLabel {
 };
 
 int run(const CloseOnExec& step, sys::ChildState& state) noexcept;
+int run(const KeepOnly& step, sys::ChildState& state) noexcept;
 int run(const CloseNow& step, sys::ChildState& state) noexcept;
 int run(const CloseOthers& step, sys::ChildState& state) noexcept;
 int run(const WaitForSupervisor& step, sys::ChildState& state) noexcept;
@@ -109,7 +116,7 @@ int run(const SetLabel& step, sys::ChildState& state) noexcept;
 
 /// Everything that the child may do, as data.
 using ChildStep = std::variant<
-    CloseOnExec, CloseNow, CloseOthers, WaitForSupervisor, MakeDumpable, ClearUmask, RestoreUmask,
+    CloseOnExec, KeepOnly, CloseNow, CloseOthers, WaitForSupervisor, MakeDumpable, ClearUmask, RestoreUmask,
     SetHostname, ChangeDirectory, NewSession, TakeTerminal, LockFile, AwaitRelease,
     SetResourceLimit, SetLabel, ns::DropBounding, ns::WriteIdMaps, ns::WriteIdMapsBelow,
     ns::RequireIdMap, ns::TakeIds, ns::JoinUserNamespace, ns::JoinNamespace,

@@ -7,6 +7,7 @@
 #include "sys/fd.hpp"
 #include "sys/raw.hpp"
 
+#include <linux/close_range.h>
 #include <linux/prctl.h>
 
 namespace nsbox::runtime {
@@ -24,6 +25,22 @@ int run(const CloseOnExec& step, ChildState&) noexcept
         if (rc < 0 && rc != -EBADF)
             return rc;
     }
+    return 0;
+}
+
+int run(const KeepOnly& step, ChildState&) noexcept
+{
+    const int rc = raw::close_range(3, ~0U, CLOSE_RANGE_CLOEXEC);
+    if (rc == -EINVAL || rc == -ENOSYS) {  // Linux before 5.11.
+        constexpr int most = 65536;
+        for (int fd = 3; fd < most; ++fd)
+            raw::fcntl(fd, F_SETFD, FD_CLOEXEC);
+    } else if (rc < 0) {
+        return rc;
+    }
+    for (std::size_t i = 0; i < step.count; ++i)
+        if (const int set = raw::fcntl(step.fds[i], F_SETFD, 0); set < 0)
+            return set;
     return 0;
 }
 
