@@ -138,6 +138,11 @@ std::string help_line(const OptionInfo& option)
 
 }  // namespace
 
+std::span<const OptionInfo> all_options()
+{
+    return table;
+}
+
 const OptionInfo* find_option(const std::string& name)
 {
     for (const OptionInfo& option : table)

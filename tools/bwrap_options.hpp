@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -99,6 +100,9 @@ struct OptionInfo {
     const char* text;       ///< One line a '\n'.
     const char* missing;    ///< What is said when arguments are missing.
 };
+
+/// All of them, in the order of the help text.
+std::span<const OptionInfo> all_options();
 
 /// Null for a word that is no option.
 const OptionInfo* find_option(const std::string& name);

@@ -91,11 +91,23 @@ std::optional<Request> BwrapParser::parse(const Words& words)
     case Outcome::go_on:
         break;
     }
-    if (!nothing_pending() || !no_layers_pending() || !check_conflicts())
-        return std::nullopt;
     spec_.command.assign(words.begin() + static_cast<std::ptrdiff_t>(at), words.end());
     if (spec_.command.empty())
         request_.kind = Request::Kind::usage;
+    if (!finish())
+        return std::nullopt;
+    return std::move(request_);
+}
+
+bool BwrapParser::take_option(const Words& words, std::size_t& at)
+{
+    return parse_option(words, at, false) != Outcome::failed;
+}
+
+bool BwrapParser::finish()
+{
+    if (!nothing_pending() || !no_layers_pending() || !check_conflicts())
+        return false;
     if (user_)
         spec_.namespaces.user = Own::yes;
     else if (user_try_)
@@ -109,7 +121,7 @@ std::optional<Request> BwrapParser::parse(const Words& words)
     };
     complete(spec_.user_network);
     complete(spec_.veth_network);
-    return std::move(request_);
+    return true;
 }
 
 /// Parses options up to the first word that is none; `at` is left behind a "--".
@@ -119,33 +131,40 @@ BwrapParser::Outcome BwrapParser::parse_words(const Words& words, std::size_t& a
         const std::string& word = words[at];
         if (word.empty() || word[0] != '-')
             return Outcome::go_on;
-        ++at;
-        if (word == "--")
+        if (word == "--") {
+            ++at;
             return Outcome::go_on;
-        std::string name = word == "-p" ? "--publish" : word;
-        std::optional<std::string> value;
-        const OptionInfo* option = find_option(name);
-        if (const std::size_t equals = word.find('=');
-            option == nullptr && equals != std::string::npos) {
-            name = word.substr(0, equals);
-            option = find_option(name);
-            if (option != nullptr && option->count > 0)
-                value = word.substr(equals + 1);
-            else
-                option = nullptr;
         }
-        if (option == nullptr) {
-            const std::string near = nearest_option(name);
-            fail("Unknown option " + word + (near.empty() ? "" : " (did you mean " + near + "?)"));
-            return Outcome::failed;
-        }
-        Words arguments;
-        if (!take_arguments(*option, words, at, value, arguments))
-            return Outcome::failed;
-        if (const Outcome outcome = apply(*option, arguments, from_file); outcome != Outcome::go_on)
+        if (const Outcome outcome = parse_option(words, at, from_file); outcome != Outcome::go_on)
             return outcome;
     }
     return Outcome::go_on;
+}
+
+BwrapParser::Outcome BwrapParser::parse_option(const Words& words, std::size_t& at, bool from_file)
+{
+    const std::string& word = words[at++];
+    std::string name = word == "-p" ? "--publish" : word;
+    std::optional<std::string> value;
+    const OptionInfo* option = find_option(name);
+    if (const std::size_t equals = word.find('=');
+        option == nullptr && equals != std::string::npos) {
+        name = word.substr(0, equals);
+        option = find_option(name);
+        if (option != nullptr && option->count > 0)
+            value = word.substr(equals + 1);
+        else
+            option = nullptr;
+    }
+    if (option == nullptr) {
+        const std::string near = nearest_option(name);
+        fail("Unknown option " + word + (near.empty() ? "" : " (did you mean " + near + "?)"));
+        return Outcome::failed;
+    }
+    Words arguments;
+    if (!take_arguments(*option, words, at, value, arguments))
+        return Outcome::failed;
+    return apply(*option, arguments, from_file);
 }
 
 bool BwrapParser::take_arguments(const OptionInfo& option, const Words& words, std::size_t& at,
@@ -729,7 +748,7 @@ bool BwrapParser::apply_life(const OptionInfo& option, const Words& a)
 {
     switch (option.opt) {
     case Opt::die_with_parent:
-        spec_.die_with_parent = true;
+        spec_.die_with_parent = request_.follows_caller = true;
         return true;
     case Opt::forward_signals:
         request_.forward_signals = true;

@@ -23,6 +23,8 @@ struct Request {
     bool distinct_status = false;
     bool terminal = false;             ///< The command is to have a terminal of its own...
     std::optional<WindowSize> window;  ///< ...of this size, if there is none to go by.
+    bool follows_caller = false;       ///< Everything ends when the calling process does.
+    std::vector<int> held;  ///< Descriptors to be kept open until the end, for their locks.
 };
 
 /// Parses bwrap's command line, options taking effect one after the other, with warnings as they
@@ -34,6 +36,14 @@ public:
     /// The words after argv[0]. Nothing, after an error was printed.
     std::optional<Request> parse(const std::vector<std::string>& words);
 
+    // For front ends with options of their own:
+
+    /// Takes the option at `at` and leaves that behind it; false after an error was printed.
+    bool take_option(const std::vector<std::string>& words, std::size_t& at);
+    /// The rules about what goes together, and what is left to be put in place.
+    bool finish();
+    Request& request() { return request_; }
+
     /// Whether --distinct-status was among the words, also where others were wrong.
     bool distinct_status() const { return request_.distinct_status; }
 
@@ -43,6 +53,7 @@ private:
 
     bool fail(const std::string& text);
     Outcome parse_words(const Words& words, std::size_t& at, bool from_file);
+    Outcome parse_option(const Words& words, std::size_t& at, bool from_file);
     bool take_arguments(const OptionInfo& option, const Words& words, std::size_t& at,
                         const std::optional<std::string>& value, Words& arguments);
     Outcome apply(const OptionInfo& option, const Words& arguments, bool from_file);

@@ -1,5 +1,6 @@
 #include "control_main.hpp"
 
+#include "files.hpp"
 #include "messages.hpp"
 #include "network_options.hpp"
 #include "orphans.hpp"
@@ -67,12 +68,6 @@ private:
     std::size_t at_ = 0;
     std::optional<std::string> value_;
 };
-
-std::string working_directory()
-{
-    std::array<char, PATH_MAX> text;
-    return ::getcwd(text.data(), text.size()) != nullptr ? text.data() : ".";
-}
 
 /// A signal by number or name, with or without SIG.
 std::optional<int> parse_signal(const std::string& text)

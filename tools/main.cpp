@@ -1,6 +1,7 @@
 #include "bwrap_main.hpp"
 #include "control_main.hpp"
 #include "messages.hpp"
+#include "run_main.hpp"
 
 #include "nsbox/nsbox.hpp"
 
@@ -9,7 +10,8 @@
 namespace {
 
 constexpr const char* help =
-    "usage: nsbox OPTIONS... [--] COMMAND [ARGS...]   as bwrap: see nsbox --help\n"
+    "usage: nsbox run [OPTIONS...] [--] COMMAND [ARGS...]   see nsbox run --help\n"
+    "       nsbox OPTIONS... [--] COMMAND [ARGS...]       as bwrap: see nsbox --help\n"
     "       nsbox exec [OPTIONS...] SANDBOX [--] COMMAND [ARGS...]\n"
     "       nsbox ps [--json]\n"
     "       nsbox kill [--signal SIGNAL] SANDBOX\n"
@@ -46,6 +48,8 @@ int nsbox_main(const std::vector<std::string>& words)
         return 0;
     }
     const std::vector<std::string> rest(words.begin() + 1, words.end());
+    if (words[0] == "run")
+        return nsbox::tool::run_main(rest);
     if (words[0] == "exec")
         return nsbox::tool::exec_main(rest);
     if (words[0] == "ps")

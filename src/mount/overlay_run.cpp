@@ -159,6 +159,9 @@ int mount_layers(const MountOverlay& step, ChildState& state, const Layers& laye
     }
     if (rc < 0)
         return rc == -ELOOP ? state.failed(Site::overlap, rc) : rc;
+    // What is made there is made in the upper folder, which is the sandbox's.
+    if (layers.upper)
+        note_own(state, tree);
     adopt_root(state, tree, step.target);
     return 0;
 }

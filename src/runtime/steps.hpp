@@ -116,8 +116,8 @@ int run(const SetLabel& step, sys::ChildState& state) noexcept;
 
 /// Everything that the child may do, as data.
 using ChildStep = std::variant<
-    CloseOnExec, KeepOnly, CloseNow, CloseOthers, WaitForSupervisor, MakeDumpable, ClearUmask, RestoreUmask,
-    SetHostname, ChangeDirectory, NewSession, TakeTerminal, LockFile, AwaitRelease,
+    CloseOnExec, KeepOnly, CloseNow, CloseOthers, WaitForSupervisor, MakeDumpable, ClearUmask,
+    RestoreUmask, SetHostname, ChangeDirectory, NewSession, TakeTerminal, LockFile, AwaitRelease,
     SetResourceLimit, SetLabel, ns::DropBounding, ns::WriteIdMaps, ns::WriteIdMapsBelow,
     ns::RequireIdMap, ns::TakeIds, ns::JoinUserNamespace, ns::JoinNamespace,
     ns::LimitUserNamespaces, ns::NewUserNamespace, ns::RefuseUserNamespaces, ns::SetCapabilities,

@@ -1,0 +1,55 @@
+#pragma once
+
+#include "nsbox/error.hpp"
+#include "nsbox/spec.hpp"
+
+#include <string>
+
+namespace nsbox {
+
+/// What an everyday sandbox is to run in, for complete().
+struct Everyday {
+    /// A folder that is the sandbox's root; empty: the host's own programs (see complete()).
+    std::string root;
+
+    enum class Changes {
+        refused,    ///< The root is read-only.
+        temporary,  ///< What changes is in memory, and lost at the end.
+        kept,       ///< It is kept in the folder `overlay`, which is made if it is missing.
+    };
+    Changes changes = Changes::refused;  ///< The others need a `root`, and Linux 5.11.
+    /// With Changes::kept: holds the folders "upper" and "work" of an overlay (the kernel's overlayfs
+    /// documentation) and "lower", a file that names the root it belongs to. One sandbox at a time.
+    std::string overlay;
+
+    /// A folder that is home and working directory, and may be written to; empty: a private one.
+    std::string work_directory;
+};
+
+/// Makes `spec` a sandbox for everyday use, in which programs find what they expect of a system and
+/// nothing of the caller's. What `spec` has already comes on top: its operations after those for the
+/// base, its edits of the environment after the usual variables, its capabilities after none at all.
+///
+/// Without a root the base is the host's /usr with /bin, /sbin and /lib*, those parts of /etc that
+/// programs need (certificates, the loader's cache, time zone, alternatives ...), read-only, in an otherwise
+/// empty tree. With one it is that folder, which is not touched: mount points that it lacks are made in
+/// an overlay. On top are /proc, /dev, private /tmp and /run, the home /home/sandbox, users for the
+/// command's ids in /etc/passwd and /etc/group, and names for the network that there is. No setting of the
+/// caller's is taken over but TERM.
+///
+/// The ids are 1000 unless spec has others, the host name is "sandbox", there are all namespaces but
+/// for a network that spec shares, no capabilities, and no descriptors above 2 but those of Spec::kept;
+/// everything ends with the command and with the process that starts it. The working directory is
+/// the home.
+///
+/// Looks at the host's files, and makes the folders of an overlay that is kept; nothing else changes.
+/// Fails where `root` or a file of it cannot be read (an errno), or where an overlay that is kept belongs
+/// to another root (EEXIST).
+Result<> complete(Spec& spec, const Everyday& wish);
+
+/// A person's view of what start() would do with `spec`: one line for each thing that the sandbox is to
+/// have, in the order in which they come into being. Variables of the environment are named without their
+/// values. Fails as start() would before it makes anything.
+Result<std::string> outline(const Spec& spec);
+
+}  // namespace nsbox

@@ -1,0 +1,369 @@
+#include "nsbox/everyday.hpp"
+
+#include "runtime/users.hpp"
+#include "sys/error.hpp"
+#include "sys/fd.hpp"
+#include "sys/raw.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace nsbox {
+
+namespace {
+
+using runtime::Account;
+using sys::Fd;
+
+constexpr const char* home = "/home/sandbox";
+constexpr const char* user_name = "sandbox";
+constexpr std::uint32_t usual_id = 1000;
+constexpr const char* usual_path = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin";
+
+/// What programs read of /etc. Nothing in here tells of the host's users, machines or keys.
+constexpr const char* parts_of_etc[] = {"ImageMagick-6",
+                                        "ImageMagick-7",
+                                        "R",
+                                        "X11/fonts",
+                                        "alternatives",
+                                        "bash.bashrc",
+                                        "ca-certificates",
+                                        "ca-certificates.conf",
+                                        "crypto-policies",
+                                        "debian_version",
+                                        "fonts",
+                                        "gai.conf",
+                                        "host.conf",
+                                        "inputrc",
+                                        "java-11-openjdk",
+                                        "java-17-openjdk",
+                                        "java-21-openjdk",
+                                        "java-25-openjdk",
+                                        "java-8-openjdk",
+                                        "javascript-common",
+                                        "ld.so.cache",
+                                        "ld.so.conf",
+                                        "ld.so.conf.d",
+                                        "locale.alias",
+                                        "locale.conf",
+                                        "localtime",
+                                        "lsb-release",
+                                        "magic",
+                                        "magic.mime",
+                                        "mime.types",
+                                        "nsswitch.conf",
+                                        "openmpi",
+                                        "os-release",
+                                        "papersize",
+                                        "perl",
+                                        "php",
+                                        "pki/ca-trust",
+                                        "pki/tls/certs",
+                                        "pki/tls/openssl.cnf",
+                                        "profile",
+                                        "protocols",
+                                        "python3",
+                                        "python3.10",
+                                        "python3.11",
+                                        "python3.12",
+                                        "python3.13",
+                                        "python3.14",
+                                        "python3.9",
+                                        "redhat-release",
+                                        "rpc",
+                                        "services",
+                                        "sgml",
+                                        "shells",
+                                        "ssl/cert.pem",
+                                        "ssl/certs",
+                                        "ssl/openssl.cnf",
+                                        "system-release",
+                                        "terminfo",
+                                        "texmf",
+                                        "timezone",
+                                        "vulkan",
+                                        "xattr.conf",
+                                        "xml"};
+
+/// Below the root, beside /usr; links on most systems.
+constexpr const char* parts_of_usr[] = {"bin", "sbin", "lib", "lib32", "lib64", "libx32"};
+
+bool exists(const std::string& path)
+{
+    return ::faccessat(AT_FDCWD, path.c_str(), F_OK, AT_EACCESS) == 0;
+}
+
+void add_host_base(std::vector<Operation>& base)
+{
+    base.emplace_back(Bind{"/usr", "/usr"});
+    for (const char* part : parts_of_usr) {
+        const std::string path = std::string{"/"} + part;
+        char target[4096];
+        const ssize_t size = ::readlink(path.c_str(), target, sizeof target);
+        if (size > 0)
+            base.emplace_back(Symlink{{target, static_cast<std::size_t>(size)}, path});
+        else if (exists(path))
+            base.emplace_back(Bind{path, path});
+    }
+    // Where programs are that a link in /bin leads to.
+    for (const char* store : {"/nix/store", "/gnu/store"})
+        if (exists(store))
+            base.emplace_back(Bind{store, store});
+    for (const char* part : parts_of_etc) {
+        const std::string path = std::string{"/etc/"} + part;
+        if (exists(path))
+            base.emplace_back(Bind{path, path});
+    }
+    base.emplace_back(Symlink{"/proc/self/mounts", "/etc/mtab"});
+    for (const char* folder : {"/var/cache", "/var/lib", "/var/log"})
+        base.emplace_back(Directory{folder});
+    base.emplace_back(Symlink{"../tmp", "/var/tmp"});
+    base.emplace_back(Symlink{"../run", "/var/run"});
+}
+
+bool has_destination(const Spec& spec, const std::string& path)
+{
+    return std::any_of(spec.operations.begin(), spec.operations.end(), [&](const Operation& op) {
+        return std::visit(
+            [&](const auto& it) {
+                if constexpr (requires { it.destination; })
+                    return it.destination == path;
+                else
+                    return false;
+            },
+            op);
+    });
+}
+
+bool has_hostname(const Spec& spec)
+{
+    return std::any_of(spec.operations.begin(), spec.operations.end(),
+                       [](const Operation& op) { return std::holds_alternative<Hostname>(op); });
+}
+
+bool shares_network(const Spec& spec)
+{
+    return spec.namespaces.net == Own::no || spec.join_network;
+}
+
+/// Makes a folder that may be there already.
+Result<> make_folder(const std::string& path, unsigned mode)
+{
+    if (::mkdir(path.c_str(), mode) < 0 && errno != EEXIST)
+        return fail("Can't make the folder", errno, path);
+    return {};
+}
+
+/// A kept overlay belongs to one root: what changed of another would be nonsense over it.
+Result<> claim_overlay(const std::string& folder, const std::string& root)
+{
+    const std::string path = folder + "/lower";
+    const Fd file{::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644)};
+    if (!file)
+        return fail("Can't open", errno, path);
+    char text[4097];
+    const ssize_t size = ::read(file.get(), text, sizeof text - 1);
+    if (size < 0)
+        return fail("Can't read", errno, path);
+    std::string before{text, static_cast<std::size_t>(size)};
+    if (before.ends_with('\n'))
+        before.pop_back();
+    if (before == root)
+        return {};
+    if (!before.empty())
+        return refuse("Can't use the overlay", folder, "it holds changes of " + before,
+                      "use another folder for " + root);
+    const std::string line = root + "\n";
+    if (::pwrite(file.get(), line.data(), line.size(), 0) != static_cast<ssize_t>(line.size()))
+        return fail("Can't write", errno, path);
+    return {};
+}
+
+Result<Operation> root_overlay(const Everyday& wish, const std::string& root)
+{
+    Overlay overlay;
+    overlay.lower = {root};
+    overlay.destination = "/";
+    overlay.upper_kind = Overlay::Upper::temporary;
+    if (wish.changes == Everyday::Changes::kept) {
+        TRY(make_folder(wish.overlay, 0755));
+        TRY(make_folder(wish.overlay + "/upper", 0755));
+        TRY(make_folder(wish.overlay + "/work", 0755));
+        TRY(claim_overlay(wish.overlay, root));
+        overlay.upper_kind = Overlay::Upper::kept;
+        overlay.upper = wish.overlay + "/upper";
+        overlay.work = wish.overlay + "/work";
+    }
+    return overlay;
+}
+
+/// A file of the root, by its path inside; empty where there is none.
+Result<std::string> read_inside(const Fd& root, const char* path)
+{
+    const Fd file{sys::raw::openat2(root.get(), path, O_RDONLY | O_CLOEXEC | O_NONBLOCK,
+                                    RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS)};
+    if (!file && (file.error() == -ENOENT || file.error() == -ELOOP))
+        return std::string{};
+    if (!file)
+        return fail("Can't open", -file.error(), std::string{"/"} + path + " of the root");
+    std::string text;
+    char buffer[16384];
+    constexpr std::size_t most = 1 << 24;
+    while (text.size() < most) {
+        const ssize_t size = ::read(file.get(), buffer, sizeof buffer);
+        if (size < 0 && errno == EINTR)
+            continue;
+        if (size < 0)
+            return fail("Can't read", errno, std::string{"/"} + path + " of the root");
+        if (size == 0)
+            return text;
+        text.append(buffer, static_cast<std::size_t>(size));
+    }
+    return fail("Can't read", EFBIG, std::string{"/"} + path + " of the root");
+}
+
+/// The same of the root as the command is to see it: what a kept overlay has of it comes first.
+Result<std::string> read_root_file(const Everyday& wish, const char* path)
+{
+    if (wish.changes == Everyday::Changes::kept) {
+        const std::string upper = wish.overlay + "/upper";
+        const Fd folder{::open(upper.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)};
+        const Result<std::string> changed = read_inside(folder, path);
+        if (changed && !changed->empty())
+            return changed;
+    }
+    const Fd root{::open(wish.root.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)};
+    if (!root)
+        return fail("Can't open the root filesystem", errno, wish.root);
+    return read_inside(root, path);
+}
+
+/// passwd(5) and group(5) of the root; what is here stands in where there is none.
+struct Accounts {
+    std::string passwd = "root:x:0:0:root:/root:/bin/sh\n"
+                         "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n";
+    std::string group = "root:x:0:\nnogroup:x:65534:\n";
+    bool are_there = false;
+};
+
+/// Users and groups for the command's ids, beside those that are there.
+void add_accounts(const Spec& spec, const Accounts& accounts, std::vector<Operation>& base)
+{
+    const Account user{user_name, *spec.uid, *spec.gid, home};
+    std::string users = runtime::with_user(accounts.passwd, user);
+    std::string groups = runtime::with_group(accounts.group, user);
+    if (!accounts.are_there || users != accounts.passwd)
+        base.emplace_back(Text{std::move(users), "/etc/passwd"});
+    if (!accounts.are_there || groups != accounts.group)
+        base.emplace_back(Text{std::move(groups), "/etc/group"});
+}
+
+/// With the caller's network come the caller's names.
+void add_names(const Spec& spec, std::vector<Operation>& base)
+{
+    constexpr const char* servers = "/etc/resolv.conf";
+    constexpr const char* hosts = "/etc/hosts";
+    if (spec.user_network || spec.veth_network)
+        return;
+    if (shares_network(spec)) {
+        // The file that a link leads to, which may well be in /run.
+        if (!has_destination(spec, servers))
+            base.emplace_back(
+                Bind{servers, servers, Access::read_only, Devices::refused, IfMissing::skip});
+        if (!has_destination(spec, hosts))
+            base.emplace_back(
+                Bind{hosts, hosts, Access::read_only, Devices::refused, IfMissing::skip});
+    } else if (!has_destination(spec, hosts)) {
+        base.emplace_back(Text{"127.0.0.1 localhost sandbox\n::1 localhost sandbox\n", hosts});
+    }
+}
+
+void add_system(const Everyday& wish, std::vector<Operation>& base)
+{
+    base.emplace_back(Proc{"/proc"});
+    base.emplace_back(Dev{"/dev"});
+    base.emplace_back(Tmpfs{"/tmp", 01777});
+    base.emplace_back(Tmpfs{"/run", 0755});
+    if (!wish.root.empty() && wish.changes == Everyday::Changes::refused)
+        base.emplace_back(Tmpfs{"/var/tmp", 01777});
+    if (wish.work_directory.empty())
+        base.emplace_back(Tmpfs{home, 0700});
+    else
+        base.emplace_back(Bind{wish.work_directory, home, Access::read_write});
+}
+
+void set_environment(Spec& spec)
+{
+    using Kind = EnvironmentEdit::Kind;
+    const char* const terminal = std::getenv("TERM");
+    std::vector<EnvironmentEdit> edits{
+        {Kind::clear, {}, {}},
+        {Kind::set, "PATH", usual_path},
+        {Kind::set, "HOME", home},
+        {Kind::set, "USER", user_name},
+        {Kind::set, "LOGNAME", user_name},
+        {Kind::set, "LANG", "C.UTF-8"},
+        {Kind::set, "TERM", terminal != nullptr && *terminal != '\0' ? terminal : "dumb"},
+    };
+    edits.insert(edits.end(), spec.environment.begin(), spec.environment.end());
+    spec.environment = std::move(edits);
+}
+
+void set_walls(Spec& spec)
+{
+    Namespaces& ns = spec.namespaces;
+    if (!ns.join_user)
+        ns.user = Own::yes;
+    ns.pid = ns.ipc = ns.uts = Own::yes;
+    ns.cgroup = Own::if_possible;
+    spec.capabilities.insert(spec.capabilities.begin(),
+                             CapabilityEdit{CapabilityEdit::Kind::drop_all, 0});
+    if (!spec.kept)
+        spec.kept.emplace();
+    // A terminal of the caller's is no controlling terminal then.
+    spec.new_session = true;
+    spec.die_with_parent = true;
+    spec.end_with_command = true;
+}
+
+}  // namespace
+
+Result<> complete(Spec& spec, const Everyday& wish)
+{
+    std::vector<Operation> base;
+    Accounts accounts;
+    spec.uid = spec.uid.value_or(usual_id);
+    spec.gid = spec.gid.value_or(usual_id);
+    if (wish.root.empty()) {
+        if (wish.changes != Everyday::Changes::refused)
+            return refuse("Can't make an overlay", {}, "there is no root filesystem for it",
+                          "name one with --rootfs");
+        add_host_base(base);
+    } else {
+        base.emplace_back(TRY(root_overlay(wish, wish.root)));
+        accounts.passwd = TRY(read_root_file(wish, "etc/passwd"));
+        accounts.group = TRY(read_root_file(wish, "etc/group"));
+        accounts.are_there = true;
+    }
+    add_system(wish, base);
+    add_accounts(spec, accounts, base);
+    add_names(spec, base);
+    if (!has_hostname(spec))
+        base.emplace_back(Hostname{"sandbox"});
+    base.insert(base.end(), spec.operations.begin(), spec.operations.end());
+    if (wish.changes == Everyday::Changes::refused)
+        base.emplace_back(RemountReadOnly{"/"});
+    spec.operations = std::move(base);
+    set_environment(spec);
+    set_walls(spec);
+    if (!spec.directory)
+        spec.directory = home;
+    return {};
+}
+
+}  // namespace nsbox

@@ -1,0 +1,203 @@
+#include "nsbox/everyday.hpp"
+#include "nsbox/nsbox.hpp"
+
+#include "runtime/plan.hpp"
+#include "sys/error.hpp"
+
+#include <cstdio>
+
+namespace nsbox {
+
+namespace {
+
+/// A word as a shell would have to be given it, on one line.
+std::string quoted(const std::string& word)
+{
+    constexpr const char* plain =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%";
+    if (!word.empty() && word.find_first_not_of(plain) == std::string::npos)
+        return word;
+    std::string text = "'";
+    for (const char c : word) {
+        char octal[8];
+        if (c == '\'')
+            text += "'\\''";
+        else if (static_cast<unsigned char>(c) < ' ' || c == 0x7f) {
+            std::snprintf(octal, sizeof octal, "\\%03o", static_cast<unsigned char>(c));
+            text += octal;
+        } else {
+            text += c;
+        }
+    }
+    return text + "'";
+}
+
+std::string octal(unsigned mode)
+{
+    char text[16];
+    std::snprintf(text, sizeof text, "%04o", mode);
+    return text;
+}
+
+const char* word_for(Access access)
+{
+    return access == Access::read_only ? "read-only" : "writable";
+}
+
+struct Line {
+    std::string operator()(const Bind& it) const
+    {
+        const std::string from = it.source == it.destination ? "" : " from " + quoted(it.source);
+        return "show       " + quoted(it.destination) + from + ", " + word_for(it.access) +
+               (it.devices == Devices::allowed ? ", with devices" : "") +
+               (it.if_missing == IfMissing::skip ? ", if it is there" : "");
+    }
+    std::string operator()(const BindDescriptor& it) const
+    {
+        return "show       " + quoted(it.destination) + " from descriptor " +
+               std::to_string(it.source) + ", " + word_for(it.access);
+    }
+    std::string operator()(const RemountReadOnly& it) const
+    {
+        return "read-only  " + quoted(it.destination);
+    }
+    std::string operator()(const Proc& it) const { return "proc       " + quoted(it.destination); }
+    std::string operator()(const Dev& it) const { return "dev        " + quoted(it.destination); }
+    std::string operator()(const Tmpfs& it) const
+    {
+        return "tmpfs      " + quoted(it.destination) + ", mode " + octal(it.mode) +
+               (it.size != 0 ? ", at most " + std::to_string(it.size) + " bytes" : "");
+    }
+    std::string operator()(const Mqueue& it) const
+    {
+        return "mqueue     " + quoted(it.destination);
+    }
+    std::string operator()(const Directory& it) const
+    {
+        return "folder     " + quoted(it.destination) + ", mode " + octal(it.mode);
+    }
+    std::string operator()(const File& it) const
+    {
+        return "file       " + quoted(it.destination) + " with what descriptor " +
+               std::to_string(it.source) + " holds, mode " + octal(it.mode);
+    }
+    std::string operator()(const Text& it) const
+    {
+        return "file       " + quoted(it.destination) + " of " + std::to_string(it.content.size()) +
+               " bytes, mode " + octal(it.mode);
+    }
+    std::string operator()(const Data& it) const
+    {
+        return "file       " + quoted(it.destination) + " with what descriptor " +
+               std::to_string(it.source) + " holds, " + word_for(it.access);
+    }
+    std::string operator()(const Symlink& it) const
+    {
+        return "link       " + quoted(it.destination) + " to " + quoted(it.target);
+    }
+    std::string operator()(const Chmod& it) const
+    {
+        return "mode       " + quoted(it.destination) + " " + octal(it.mode);
+    }
+    std::string operator()(const Hostname& it) const { return "hostname   " + quoted(it.name); }
+    std::string operator()(const Overlay& it) const
+    {
+        std::string text = "overlay    " + quoted(it.destination) + " of";
+        for (const std::string& lower : it.lower)
+            text += " " + quoted(lower);
+        if (it.upper_kind == Overlay::Upper::temporary)
+            return text + ", changes in memory";
+        return text + (it.upper_kind == Overlay::Upper::kept ? ", changes in " + quoted(it.upper)
+                                                             : ", read-only");
+    }
+};
+
+std::string namespaces(const Namespaces& it, bool joins)
+{
+    std::string text = "namespaces mount";
+    const auto add = [&](Own own, const char* name) {
+        if (own != Own::no)
+            text += std::string{" "} + name + (own == Own::if_possible ? " (if possible)" : "");
+    };
+    add(it.user, "user");
+    add(it.pid, "pid");
+    add(it.ipc, "ipc");
+    add(it.uts, "uts");
+    add(it.cgroup, "cgroup");
+    add(joins ? Own::no : it.net, "net");
+    return text;
+}
+
+std::string network(const Spec& spec)
+{
+    const auto with_ports = [](std::string text, const std::vector<PublishedPort>& ports) {
+        for (const PublishedPort& port : ports)
+            text += ", " + place_of(port) + " for port " + std::to_string(port.inside);
+        return text;
+    };
+    if (spec.user_network)
+        return with_ports("user mode", spec.user_network->ports);
+    if (spec.veth_network)
+        return with_ports("veth", spec.veth_network->ports);
+    if (spec.join_network)
+        return "shared with " + (spec.join_network->by == JoinNetwork::By::descriptor
+                                     ? "descriptor " + std::to_string(spec.join_network->descriptor)
+                                     : quoted(spec.join_network->name));
+    return spec.namespaces.net == Own::no ? "the caller's" : "loopback only";
+}
+
+std::string capabilities(const Spec& spec)
+{
+    std::string text;
+    const std::vector<std::string> names = capability_names();
+    for (const CapabilityEdit& edit : spec.capabilities) {
+        const bool adds =
+            edit.kind == CapabilityEdit::Kind::add || edit.kind == CapabilityEdit::Kind::add_all;
+        const bool all = edit.kind == CapabilityEdit::Kind::add_all ||
+                         edit.kind == CapabilityEdit::Kind::drop_all;
+        text += std::string{adds ? " +" : " -"} + (all ? "ALL"
+                                                   : edit.number < names.size()
+                                                       ? names[edit.number]
+                                                       : std::to_string(edit.number));
+    }
+    return text.empty() ? "" : "capabilities" + text + "\n";
+}
+
+std::string environment(const Spec& spec)
+{
+    std::string text;
+    for (const EnvironmentEdit& edit : spec.environment)
+        text += edit.kind == EnvironmentEdit::Kind::clear   ? " (none of the caller's)"
+                : edit.kind == EnvironmentEdit::Kind::unset ? " -" + quoted(edit.name)
+                                                            : " " + quoted(edit.name);
+    return text.empty() ? "" : "environment" + text + "\n";
+}
+
+}  // namespace
+
+Result<std::string> outline(const Spec& spec)
+{
+    TRY(runtime::plan(spec, runtime::host_for(spec)));
+    std::string text = namespaces(spec.namespaces, spec.join_network.has_value()) + "\n";
+    if (spec.uid || spec.gid)
+        text += "ids        uid " + (spec.uid ? std::to_string(*spec.uid) : "as the caller's") +
+                ", gid " + (spec.gid ? std::to_string(*spec.gid) : "as the caller's") + "\n";
+    text += "network    " + network(spec) + "\n";
+    for (const Operation& operation : spec.operations)
+        text += std::visit(Line{}, operation) + "\n";
+    text += capabilities(spec) + environment(spec);
+    if (spec.limits.time.count() > 0)
+        text += "time limit " + std::to_string(spec.limits.time.count()) + " ms\n";
+    if (spec.limits.cpu.count() > 0)
+        text += "processor  " + std::to_string(spec.limits.cpu.count()) + " ms\n";
+    if (spec.terminal)
+        text += "terminal   of its own\n";
+    if (spec.directory)
+        text += "directory  " + quoted(*spec.directory) + "\n";
+    text += "command   ";
+    for (const std::string& word : spec.command)
+        text += " " + quoted(word);
+    return text + "\n";
+}
+
+}  // namespace nsbox

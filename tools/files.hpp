@@ -1,0 +1,21 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+namespace nsbox::tool {
+
+/// All that a file holds; nothing with errno set.
+std::optional<std::string> read_file(const std::string& path);
+
+/// The same of an open file, which stays open.
+std::optional<std::string> read_descriptor(int fd);
+
+/// The calling process's working directory, or "." where that has no name.
+std::string working_directory();
+
+/// The absolute path of a file that exists, with no links on the way; a link at its end is kept.
+/// Nothing with errno set.
+std::optional<std::string> absolute(const std::string& path);
+
+}  // namespace nsbox::tool
