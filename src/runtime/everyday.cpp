@@ -122,7 +122,6 @@ void add_host_base(std::vector<Operation>& base)
     base.emplace_back(Symlink{"/proc/self/mounts", "/etc/mtab"});
     for (const char* folder : {"/var/cache", "/var/lib", "/var/log"})
         base.emplace_back(Directory{folder});
-    base.emplace_back(Symlink{"../tmp", "/var/tmp"});
     base.emplace_back(Symlink{"../run", "/var/run"});
 }
 
@@ -289,7 +288,7 @@ void add_system(const Everyday& wish, std::vector<Operation>& base)
     base.emplace_back(Dev{"/dev"});
     base.emplace_back(Tmpfs{"/tmp", 01777});
     base.emplace_back(Tmpfs{"/run", 0755});
-    if (!wish.root.empty() && wish.changes == Everyday::Changes::refused)
+    if (wish.changes == Everyday::Changes::refused)
         base.emplace_back(Tmpfs{"/var/tmp", 01777});
     if (wish.work_directory.empty())
         base.emplace_back(Tmpfs{home, 0700});

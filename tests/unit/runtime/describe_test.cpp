@@ -64,6 +64,9 @@ const std::vector<Row>& own_words()
     static const std::vector<Row> rows{
         {runtime::CloseOnExec{}, Site::step, EIO, "", "Can't mark descriptors: Input/output error"},
         {runtime::CloseNow{}, Site::step, EIO, "", "close: Input/output error"},
+        {runtime::KeepOnly{}, Site::step, EBADF, "",
+         "Can't keep a descriptor open for the command: Bad file descriptor (hint: one that is to "
+         "be kept is not open)"},
         {runtime::WaitForSupervisor{}, Site::step, EIO, "", "Can't read sync: Input/output error"},
         {runtime::MakeDumpable{}, Site::step, EIO, "",
          "prctl(PR_SET_DUMPABLE): Input/output error"},
