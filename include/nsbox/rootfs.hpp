@@ -41,6 +41,10 @@ struct RootfsOptions {
 /// The store's folder: made absolute, whether it exists or not.
 Result<std::string> store_folder(const RootfsOptions& options = {});
 
+/// The path of nsbox-rootfs, the program that imports: beside the one that runs, or where nsbox was
+/// installed to. It takes the words of "nsbox rootfs".
+Result<std::string> rootfs_program();
+
 /// A root filesystem at hand. Move-only. One of the store cannot be removed while this lives, or
 /// while a process has one of the descriptors().
 /// Different objects may be used from different threads at once.
