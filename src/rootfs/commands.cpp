@@ -1,9 +1,11 @@
 #include "rootfs/commands.hpp"
 
+#include "rootfs/export.hpp"
 #include "rootfs/import.hpp"
 #include "rootfs/json.hpp"
 #include "rootfs/names.hpp"
 #include "rootfs/store.hpp"
+#include "rootfs/verify.hpp"
 #include "sys/raw.hpp"
 
 #include <algorithm>
@@ -341,6 +343,102 @@ int run_gc(const std::string& folder, const Arguments& arguments)
     return status;
 }
 
+// export, verify
+
+/// A file that appears under its name when all of it is there.
+class OutputFile {
+public:
+    explicit OutputFile(std::string path)
+        : path_(std::move(path)), made_(path_ + ".part-" + std::to_string(::getpid())),
+          fd_(sys::raw::openat(AT_FDCWD, made_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
+                               0666))
+    {}
+    OutputFile(const OutputFile&) = delete;
+    OutputFile& operator=(const OutputFile&) = delete;
+    ~OutputFile()
+    {
+        if (fd_ && !is_done_)
+            sys::raw::unlinkat(AT_FDCWD, made_.c_str(), 0);
+    }
+
+    const sys::Fd& fd() const { return fd_; }
+    const std::string& path() const { return path_; }
+    int finish()
+    {
+        const long rc =
+            sys::raw::call(SYS_renameat2, AT_FDCWD, made_.c_str(), AT_FDCWD, path_.c_str(), 0);
+        is_done_ = rc == 0;
+        return static_cast<int>(rc);
+    }
+
+private:
+    std::string path_;
+    std::string made_;
+    sys::Fd fd_;
+    bool is_done_ = false;
+};
+
+int run_export(const std::string& folder, const Arguments& arguments)
+{
+    const std::string format = arguments.value("--format").value_or("tar");
+    const std::array<std::pair<const char*, Compression>, 4> formats{
+        {{"tar", Compression::none},
+         {"tar.gz", Compression::gzip},
+         {"tar.xz", Compression::xz},
+         {"tar.zst", Compression::zstd}}};
+    const auto chosen = std::find_if(formats.begin(), formats.end(),
+                                     [&](const auto& one) { return format == one.first; });
+    if (chosen == formats.end())
+        return complain("--format takes tar, tar.gz, tar.xz or tar.zst, not " + in_quotes(format),
+                        misused);
+    const Result<Store> store = Store::open(folder, Store::IfMissing::make);
+    if (!store)
+        return complain(store.error());
+    const Result<Use> use = use_of(*store, arguments.rest[0]);
+    if (!use)
+        return complain(use.error());
+    std::optional<OutputFile> file;
+    if (const std::optional<std::string> path = arguments.value("-o"); path && path != "-") {
+        file.emplace(*path);
+        if (!file->fd())
+            return complain(Error{-file->fd().error(), "Can't make", *path, {}, {}});
+    } else if (::isatty(STDOUT_FILENO) != 0) {
+        return complain("an archive is nothing for a terminal (hint: -o FILE, or a pipe)", misused);
+    }
+    const Result<> done = export_tar(*use, file ? file->fd().get() : STDOUT_FILENO, chosen->second);
+    if (!done)
+        return complain(done.error());
+    if (file)
+        if (const int rc = file->finish(); rc < 0)
+            return complain(Error{-rc, "Can't make", file->path(), {}, {}});
+    return 0;
+}
+
+int run_verify(const std::string& folder, const Arguments& arguments)
+{
+    const Result<Store> store = Store::open(folder, Store::IfMissing::make);
+    if (!store)
+        return complain(store.error());
+    int status = 0;
+    const bool is_all = arguments.rest.empty();
+    for (const std::string& word : is_all ? store->roots() : arguments.rest) {
+        const Result<Use> use = use_of(*store, word);
+        // Where all are meant, one may go meanwhile.
+        if (!use && is_all && !store->has(word))
+            continue;
+        const Result<std::vector<std::string>> lines =
+            use ? verify(*use) : tl::make_unexpected(use.error());
+        if (!lines) {
+            status = complain(lines.error());
+            continue;
+        }
+        for (const std::string& line : *lines)
+            write_out(STDOUT_FILENO, word + ": " + line + "\n");
+        status = lines->empty() ? status : failed;
+    }
+    return status;
+}
+
 const std::vector<Command>& commands()
 {
     static const std::vector<Command> all{
@@ -409,6 +507,29 @@ const std::vector<Command>& commands()
          0,
          0,
          run_gc},
+        {"export",
+         "usage: nsbox rootfs export [OPTIONS] NAME\n"
+         "\n"
+         "Writes a root filesystem as a tar archive to standard output, with the owners and modes\n"
+         "that it was imported with.\n"
+         "\n"
+         "    -o FILE            into a file\n"
+         "    --format FORMAT    tar, tar.gz, tar.xz or tar.zst; default tar\n",
+         {"-o", "--format"},
+         {},
+         1,
+         1,
+         run_export},
+        {"verify",
+         "usage: nsbox rootfs verify [NAME...]\n"
+         "\n"
+         "Compares root filesystems, or all of the store, with what was imported, and names each\n"
+         "difference. The status is 1 if there is one.\n",
+         {},
+         {},
+         0,
+         100000,
+         run_verify},
     };
     return all;
 }

@@ -216,6 +216,7 @@ Result<std::string> unpack_and_publish(const Store& store, const ImportRequest& 
     }
     if (info.digest.empty())
         info.digest = outcome.content;
+    info.manifest = outcome.content;
     info.source = input.called;
     info.imported = ::time(nullptr);
     info.members = outcome.members;

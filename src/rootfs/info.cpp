@@ -32,6 +32,7 @@ std::string to_json(const Info& info)
     json["version"] = 1;
     json["digest"] = info.digest;
     json["digest-of"] = info.digest_of;
+    json["manifest"] = info.manifest;
     json["source"] = info.source;
     json["imported"] = info.imported;
     json["members"] = info.members;
@@ -56,6 +57,7 @@ Result<Info> parse_info(std::string_view text, const std::string& path)
     Info info;
     info.digest = text_of(member(json, "digest"));
     info.digest_of = text_of(member(json, "digest-of"));
+    info.manifest = text_of(member(json, "manifest"));
     info.source = text_of(member(json, "source"));
     info.imported = static_cast<std::int64_t>(number_of(member(json, "imported")));
     info.members = number_of(member(json, "members"));

@@ -14,6 +14,7 @@ namespace nsbox::rootfs {
 struct Info {
     std::string digest;
     std::string digest_of;  ///< "file", "image" (of the file and the image's name) or "manifest".
+    std::string manifest;   ///< The SHA-256 of the manifest's text.
     std::string source;     ///< What was imported, for people.
     std::int64_t imported = 0;  ///< Seconds since 1970.
     std::uint64_t members = 0;

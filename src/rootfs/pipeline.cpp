@@ -69,17 +69,28 @@ Result<> Pipeline::take_all(const Batch& batch)
             TRY(tree_.add(item.member));
             break;
         case Item::Kind::file:
+            summed_ = 0;
             TRY(tree_.begin_file(item.member.entry));
             break;
         case Item::Kind::data:
-            TRY(tree_.write(item.offset, {batch.bytes.data() + item.place, item.size}));
+            TRY(take_data(item, batch));
             break;
         case Item::Kind::end:
-            TRY(tree_.end_file(item.content, item.total));
+            add_zeros(item.total - summed_);
+            TRY(tree_.end_file(to_hex(sum_.take()), item.total));
             break;
         }
     }
     return {};
+}
+
+Result<> Pipeline::take_data(const Item& item, const Batch& batch)
+{
+    const char* const data = batch.bytes.data() + item.place;
+    add_zeros(item.offset - summed_);
+    sum_.add(data, item.size);
+    summed_ = item.offset + item.size;
+    return tree_.write(item.offset, {data, item.size});
 }
 
 Result<> Pipeline::push()
@@ -127,7 +138,7 @@ Result<> Pipeline::add(Member member)
 Result<> Pipeline::begin_file(Entry entry)
 {
     Batch* const into = TRY(batch());
-    summed_ = 0;
+    read_ = 0;
     size_ = entry.size;
     Item& item = into->items.emplace_back();
     item.kind = Item::Kind::file;
@@ -147,11 +158,9 @@ void Pipeline::add_zeros(std::uint64_t count)
 
 Result<> Pipeline::write(std::uint64_t offset, std::string_view data)
 {
-    if (offset < summed_ || offset > size_ || data.size() > size_ - offset)
+    if (offset < read_ || offset > size_ || data.size() > size_ - offset)
         return refuse("Can't unpack", {}, "the archive is damaged: a file's parts overlap");
-    add_zeros(offset - summed_);
-    sum_.add(data.data(), data.size());
-    summed_ = offset + data.size();
+    read_ = offset + data.size();
     while (!data.empty()) {
         Batch* const into = TRY(batch());
         const std::size_t size = std::min(data.size(), into->bytes.size() - into->used);
@@ -174,11 +183,9 @@ Result<> Pipeline::write(std::uint64_t offset, std::string_view data)
 
 Result<> Pipeline::end_file()
 {
-    add_zeros(size_ - summed_);
     Batch* const into = TRY(batch());
     Item& item = into->items.emplace_back();
     item.kind = Item::Kind::end;
-    item.content = to_hex(sum_.take());
     item.total = size_;
     return {};
 }

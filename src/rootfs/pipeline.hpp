@@ -44,8 +44,7 @@ private:
         std::uint64_t offset = 0;
         std::size_t place = 0;  ///< In the batch's bytes.
         std::size_t size = 0;
-        std::string content;
-        std::uint64_t total = 0;
+        std::uint64_t total = 0;  ///< Bytes of the file.
     };
     struct Batch {
         std::vector<char> bytes;
@@ -56,6 +55,7 @@ private:
     Result<Batch*> batch();
     Result<> push();
     Result<> take_all(const Batch& batch);
+    Result<> take_data(const Item& item, const Batch& batch);
     void run(const Ownership& ownership);
     void add_zeros(std::uint64_t count);
 
@@ -63,9 +63,12 @@ private:
     std::vector<std::unique_ptr<Batch>> batches_;
     Batch* filling_ = nullptr;
 
+    std::uint64_t read_ = 0;
+    std::uint64_t size_ = 0;
+
+    // The other thread's: it has less to do than the one that decompresses.
     Sha256 sum_;
     std::uint64_t summed_ = 0;
-    std::uint64_t size_ = 0;
 
     std::mutex mutex_;
     std::condition_variable changed_;
