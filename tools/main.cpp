@@ -1,6 +1,7 @@
 #include "bwrap_main.hpp"
 #include "control_main.hpp"
 #include "messages.hpp"
+#include "rootfs_main.hpp"
 #include "run_main.hpp"
 
 #include "nsbox/nsbox.hpp"
@@ -19,6 +20,7 @@ constexpr const char* help =
     "       nsbox port add SANDBOX PORT...             PORT as for --publish, or\n"
     "       nsbox port rm SANDBOX PORT...              --host-socket PATH:PORT\n"
     "       nsbox wait SANDBOX\n"
+    "       nsbox rootfs COMMAND [ARGS...]             see nsbox rootfs help\n"
     "       nsbox version\n"
     "       nsbox help\n"
     "\n"
@@ -60,6 +62,8 @@ int nsbox_main(const std::vector<std::string>& words)
         return nsbox::tool::port_main(rest);
     if (words[0] == "wait")
         return nsbox::tool::wait_main(rest);
+    if (words[0] == "rootfs")
+        return nsbox::tool::rootfs_main(rest);
     nsbox::tool::Messages{"nsbox"}.error("unknown command " + words[0] + " (hint: see nsbox help)");
     return nsbox::tool::control_failed;
 }

@@ -1,5 +1,6 @@
 #include "net/helper_client.hpp"
 
+#include "sys/helper_program.hpp"
 #include "sys/packing.hpp"
 #include "sys/pass.hpp"
 #include "sys/process.hpp"
@@ -53,20 +54,6 @@ Result<std::string> working_directory()
     if (::getcwd(text.data(), text.size()) == nullptr)
         return fail("Can't find the working directory", errno);
     return std::string{text.data()};
-}
-
-/// Beside this program, or where it was installed to.
-Result<std::string> find_program()
-{
-    std::array<char, 4096> text;
-    const long got = raw::readlinkat(AT_FDCWD, "/proc/self/exe", text.data(), text.size());
-    const std::string own(text.data(), got > 0 ? static_cast<std::size_t>(got) : 0);
-    const std::string beside = own.substr(0, own.rfind('/') + 1) + program_name;
-    const std::string installed = std::string{NSBOX_HELPER_DIR "/"} + program_name;
-    for (const std::string& path : {beside, installed})
-        if (raw::faccessat(AT_FDCWD, path.c_str(), X_OK) == 0)
-            return path;
-    return fail(cannot_start, ENOENT, beside, "nor is it " + installed);
 }
 
 /// What a new process is to have open, and the attributes of posix_spawn(3).
@@ -304,7 +291,7 @@ Result<> HelperClient::ask(const std::string& bytes, std::vector<int> descriptor
 
 Result<> HelperClient::execute(Fd theirs)
 {
-    const std::string path = TRY(find_program());
+    const std::string path = TRY(sys::find_helper(program_name, cannot_start));
     pid_t pid = -1;
     if (const int rc = Spawn{}.run(path, theirs.get(), pid); rc != 0)
         return fail(cannot_start, rc, path);
