@@ -181,6 +181,16 @@ struct Teller {
             return {"unable to switch to gid", std::to_string(s.gid), {}, {}};
         return {"unable to switch to uid", std::to_string(s.uid), {}, {}};
     }
+    Words operator()(const AwaitIdMaps&) const
+    {
+        return {"Can't wait for the id maps", {}, {}, {}};
+    }
+    Words operator()(const ns::TakeMappedIds& s) const
+    {
+        if (site == Site::setgroups)
+            return {"Can't leave the supplementary groups", {}, {}, {}};
+        return (*this)(ns::TakeIds{true, true, s.uid, s.gid});
+    }
     Words operator()(const ns::JoinNamespace& s) const
     {
         if (!plan.foreign_network.empty())
@@ -221,6 +231,12 @@ struct Teller {
                 {},
                 {},
                 diagnose_clone(CLONE_NEWUSER, err)};
+    }
+    Words operator()(const ns::NewMappedUserNamespace& s) const
+    {
+        if (site == Site::uid_map)
+            return {"Can't map several ids in the second user namespace", {}, {}, {}};
+        return (*this)(ns::NewUserNamespace{s.others});
     }
     Words operator()(const ns::RefuseUserNamespaces&) const
     {

@@ -29,6 +29,9 @@ struct CloseOthers {};
 /// Tells the supervisor which namespaces this process is in and waits for its word to go on.
 struct WaitForSupervisor {};
 
+/// Tells the supervisor to write the id maps, and waits until it has.
+struct AwaitIdMaps {};
+
 /// Hands this process's network namespace to the supervisor.
 struct OfferNetwork {};
 
@@ -93,6 +96,7 @@ int run(const CloseOnExec& step, sys::ChildState& state) noexcept;
 int run(const CloseNow& step, sys::ChildState& state) noexcept;
 int run(const CloseOthers& step, sys::ChildState& state) noexcept;
 int run(const WaitForSupervisor& step, sys::ChildState& state) noexcept;
+int run(const AwaitIdMaps& step, sys::ChildState& state) noexcept;
 int run(const OfferNetwork& step, sys::ChildState& state) noexcept;
 int run(const AwaitNetwork& step, sys::ChildState& state) noexcept;
 int run(const MakeDumpable& step, sys::ChildState& state) noexcept;
@@ -108,17 +112,19 @@ int run(const SetResourceLimit& step, sys::ChildState& state) noexcept;
 int run(const SetLabel& step, sys::ChildState& state) noexcept;
 
 /// Everything that the child may do, as data.
-using ChildStep = std::variant<
-    CloseOnExec, CloseNow, CloseOthers, WaitForSupervisor, MakeDumpable, ClearUmask, RestoreUmask,
-    SetHostname, ChangeDirectory, NewSession, TakeTerminal, LockFile, AwaitRelease,
-    SetResourceLimit, SetLabel, ns::DropBounding, ns::WriteIdMaps, ns::WriteIdMapsBelow,
-    ns::RequireIdMap, ns::TakeIds, ns::JoinUserNamespace, ns::JoinNamespace,
-    ns::LimitUserNamespaces, ns::NewUserNamespace, ns::RefuseUserNamespaces, ns::SetCapabilities,
-    net::LoopbackUp, OfferNetwork, AwaitNetwork, mount::OpenHost, mount::CheckSource,
-    mount::CheckDescriptor, mount::MakeStore, mount::MakeRoot, mount::BindTree, mount::BindOpenFile,
-    mount::MakeReadOnly, mount::MountProc, mount::MountDev, mount::MountTmpfs, mount::MountMqueue,
-    mount::MakeDirectory, mount::WriteFile, mount::BindContents, mount::FillContents,
-    mount::MakeSymlink, mount::ChangeMode, mount::MountOverlay, mount::EnterRoot>;
+using ChildStep =
+    std::variant<CloseOnExec, CloseNow, CloseOthers, WaitForSupervisor, MakeDumpable, ClearUmask,
+                 RestoreUmask, SetHostname, ChangeDirectory, NewSession, TakeTerminal, LockFile,
+                 AwaitRelease, SetResourceLimit, SetLabel, ns::DropBounding, ns::WriteIdMaps,
+                 ns::WriteIdMapsBelow, ns::RequireIdMap, ns::TakeIds, ns::TakeMappedIds,
+                 ns::JoinUserNamespace, ns::JoinNamespace, ns::LimitUserNamespaces,
+                 ns::NewUserNamespace, ns::NewMappedUserNamespace, ns::RefuseUserNamespaces,
+                 ns::SetCapabilities, AwaitIdMaps, net::LoopbackUp, OfferNetwork, AwaitNetwork,
+                 mount::OpenHost, mount::CheckSource, mount::CheckDescriptor, mount::MakeStore,
+                 mount::MakeRoot, mount::BindTree, mount::BindOpenFile, mount::MakeReadOnly,
+                 mount::MountProc, mount::MountDev, mount::MountTmpfs, mount::MountMqueue,
+                 mount::MakeDirectory, mount::WriteFile, mount::BindContents, mount::FillContents,
+                 mount::MakeSymlink, mount::ChangeMode, mount::MountOverlay, mount::EnterRoot>;
 
 // The child only borrows: if a step could own memory, destroying or copying it after clone3
 // could reach the allocator.

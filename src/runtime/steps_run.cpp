@@ -91,6 +91,18 @@ int run(const WaitForSupervisor&, ChildState& state) noexcept
     return await_word(state);
 }
 
+int run(const AwaitIdMaps&, ChildState& state) noexcept
+{
+    const Message message{Tell::maps, 0, 0, 0};
+    long put = 0;
+    do {
+        put = raw::write(state.channel, &message, sizeof message);
+    } while (put == -EINTR);
+    if (put < 0)
+        raw::exit_group(1);  // Nobody can be told why; the supervisor sees the end.
+    return await_word(state);
+}
+
 int run(const OfferNetwork&, ChildState& state) noexcept
 {
     const Fd network{raw::openat(state.proc, "self/ns/net", O_RDONLY | O_CLOEXEC)};
