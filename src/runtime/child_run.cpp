@@ -120,7 +120,8 @@ void settle_parent_death(const ChildProgram& program) noexcept
         rc = raw::fcntl(program.init_program, F_SETFD, 0);
     if (rc >= 0) {
         const char* const no_environment[] = {nullptr};
-        rc = raw::execveat(program.init, "", program.init_argv, no_environment, AT_EMPTY_PATH);
+        rc = raw::execveat(state.own[ChildState::own_init], "", program.init_argv, no_environment,
+                           AT_EMPTY_PATH);
     }
     give_up(program.channel, Tell::late_failed, static_cast<int>(rc), starting);
 }
@@ -212,7 +213,7 @@ void run_child(const ChildProgram& program) noexcept
     state.channel = program.channel;
     state.outer = program.outer;
     state.own[0] = program.channel;
-    state.own[1] = program.init;
+    state.own[ChildState::own_init] = program.init;
     state.own[2] = program.packet;
     state.own[3] = program.init_supervisor;
     state.own[4] = program.host_terminal;

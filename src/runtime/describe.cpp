@@ -185,6 +185,7 @@ struct Teller {
     {
         return {"Can't wait for the id maps", {}, {}, {}};
     }
+    Words operator()(const OwnInit&) const { return {"Can't copy the init program", {}, {}, {}}; }
     Words operator()(const ns::TakeMappedIds& s) const
     {
         if (site == Site::setgroups)

@@ -428,6 +428,14 @@ const char* id_map(Plan& plan, std::uint32_t inside, std::uint32_t outside)
     return plan.keep(std::to_string(inside) + " " + std::to_string(outside) + " 1\n");
 }
 
+/// Whether an id of the caller's has a number in the sandbox.
+bool is_mapped(const std::vector<IdRange>& map, std::uint32_t outside)
+{
+    return std::any_of(map.begin(), map.end(), [&](const IdRange& range) {
+        return outside >= range.outside && outside - range.outside < range.count;
+    });
+}
+
 /// Who this process is, before anything is mounted.
 void plan_identity(const Spec& spec, const Host& host, const Decisions& decisions, Plan& plan)
 {
@@ -437,6 +445,9 @@ void plan_identity(const Spec& spec, const Host& host, const Decisions& decision
         plan.steps.emplace_back(AwaitIdMaps{});
         plan.steps.emplace_back(
             ns::TakeMappedIds{decisions.uid, decisions.gid, !decisions.maps.deny_setgroups});
+        if (plan.needs_init && !decisions.is_root &&
+            !(is_mapped(decisions.maps.uids, host.uid) && is_mapped(decisions.maps.gids, host.gid)))
+            plan.steps.emplace_back(OwnInit{});
     }
     // A second user namespace starts with a full set again: it is trimmed there.
     if ((decisions.own_user && !decisions.second_user) || ns.join_user)

@@ -32,6 +32,11 @@ struct WaitForSupervisor {};
 /// Tells the supervisor to write the id maps, and waits until it has.
 struct AwaitIdMaps {};
 
+/// Makes a copy of the init program that the command's user owns. The kernel lets nobody but root look at a
+/// process whose program may not be read and belongs to somebody who has no number in its user
+/// namespace, and whoever enters the sandbox has to.
+struct OwnInit {};
+
 /// Hands this process's network namespace to the supervisor.
 struct OfferNetwork {};
 
@@ -97,6 +102,7 @@ int run(const CloseNow& step, sys::ChildState& state) noexcept;
 int run(const CloseOthers& step, sys::ChildState& state) noexcept;
 int run(const WaitForSupervisor& step, sys::ChildState& state) noexcept;
 int run(const AwaitIdMaps& step, sys::ChildState& state) noexcept;
+int run(const OwnInit& step, sys::ChildState& state) noexcept;
 int run(const OfferNetwork& step, sys::ChildState& state) noexcept;
 int run(const AwaitNetwork& step, sys::ChildState& state) noexcept;
 int run(const MakeDumpable& step, sys::ChildState& state) noexcept;
@@ -112,19 +118,18 @@ int run(const SetResourceLimit& step, sys::ChildState& state) noexcept;
 int run(const SetLabel& step, sys::ChildState& state) noexcept;
 
 /// Everything that the child may do, as data.
-using ChildStep =
-    std::variant<CloseOnExec, CloseNow, CloseOthers, WaitForSupervisor, MakeDumpable, ClearUmask,
-                 RestoreUmask, SetHostname, ChangeDirectory, NewSession, TakeTerminal, LockFile,
-                 AwaitRelease, SetResourceLimit, SetLabel, ns::DropBounding, ns::WriteIdMaps,
-                 ns::WriteIdMapsBelow, ns::RequireIdMap, ns::TakeIds, ns::TakeMappedIds,
-                 ns::JoinUserNamespace, ns::JoinNamespace, ns::LimitUserNamespaces,
-                 ns::NewUserNamespace, ns::NewMappedUserNamespace, ns::RefuseUserNamespaces,
-                 ns::SetCapabilities, AwaitIdMaps, net::LoopbackUp, OfferNetwork, AwaitNetwork,
-                 mount::OpenHost, mount::CheckSource, mount::CheckDescriptor, mount::MakeStore,
-                 mount::MakeRoot, mount::BindTree, mount::BindOpenFile, mount::MakeReadOnly,
-                 mount::MountProc, mount::MountDev, mount::MountTmpfs, mount::MountMqueue,
-                 mount::MakeDirectory, mount::WriteFile, mount::BindContents, mount::FillContents,
-                 mount::MakeSymlink, mount::ChangeMode, mount::MountOverlay, mount::EnterRoot>;
+using ChildStep = std::variant<
+    CloseOnExec, CloseNow, CloseOthers, WaitForSupervisor, MakeDumpable, ClearUmask, RestoreUmask,
+    SetHostname, ChangeDirectory, NewSession, TakeTerminal, LockFile, AwaitRelease,
+    SetResourceLimit, SetLabel, ns::DropBounding, ns::WriteIdMaps, ns::WriteIdMapsBelow,
+    ns::RequireIdMap, ns::TakeIds, ns::TakeMappedIds, ns::JoinUserNamespace, ns::JoinNamespace,
+    ns::LimitUserNamespaces, ns::NewUserNamespace, ns::NewMappedUserNamespace,
+    ns::RefuseUserNamespaces, ns::SetCapabilities, AwaitIdMaps, OwnInit, net::LoopbackUp,
+    OfferNetwork, AwaitNetwork, mount::OpenHost, mount::CheckSource, mount::CheckDescriptor,
+    mount::MakeStore, mount::MakeRoot, mount::BindTree, mount::BindOpenFile, mount::MakeReadOnly,
+    mount::MountProc, mount::MountDev, mount::MountTmpfs, mount::MountMqueue, mount::MakeDirectory,
+    mount::WriteFile, mount::BindContents, mount::FillContents, mount::MakeSymlink,
+    mount::ChangeMode, mount::MountOverlay, mount::EnterRoot>;
 
 // The child only borrows: if a step could own memory, destroying or copying it after clone3
 // could reach the allocator.
