@@ -178,8 +178,12 @@ public:
         const bool has_group = group_ && group_->make(plan_.die_with_parent);
         if (plan_.needs_supervisor)
             TRY(rendezvous());
-        if (!plan_.group_name.empty())
-            tell_about_group(has_group);
+        if (!plan_.group_name.empty()) {
+            has_group_ = has_group;
+            // Not before the word that the child waits for first.
+            if (!plan_.maps.any() || maps_written_)
+                tell_about_group(has_group);
+        }
         TRY(await_exec());
         Running running;
         running.pid = pid_;
@@ -630,7 +634,10 @@ private:
             done = send_word();
         if (!done)
             failure_ = std::move(done.error());
-        return !failure_;
+        maps_written_ = done.has_value();
+        if (maps_written_ && has_group_)
+            tell_about_group(*has_group_);
+        return maps_written_;
     }
 
     /// Both at once. Which ones were started has to be waited for in any case.
@@ -865,6 +872,8 @@ private:
     ChildProgram program_;
     pid_t pid_ = -1;
     bool maps_wanted_ = false;
+    bool maps_written_ = false;
+    std::optional<bool> has_group_;  ///< Once that is known.
     int moves_ = 0;
     int hop_ = 0;
     std::optional<Stack> stack_;
