@@ -4,6 +4,7 @@
 #include "network_options.hpp"
 #include "window.hpp"
 
+#include "nsbox/ids.hpp"
 #include "nsbox/nsbox.hpp"
 
 #include <algorithm>
@@ -107,6 +108,8 @@ bool BwrapParser::take_option(const Words& words, std::size_t& at)
 bool BwrapParser::finish()
 {
     if (!nothing_pending() || !no_layers_pending() || !check_conflicts())
+        return false;
+    if (subordinate_ && !use_subordinate_ids())
         return false;
     if (user_)
         spec_.namespaces.user = Own::yes;
@@ -247,6 +250,8 @@ BwrapParser::Outcome BwrapParser::run_option(const OptionInfo& option, const Wor
     case Opt::userns_block_fd:
     case Opt::info_fd:
     case Opt::json_status_fd:
+    case Opt::map_uid:
+    case Opt::map_gid:
         return as_outcome(apply_number(option, a));
     case Opt::argv0:
     case Opt::hostname:
@@ -384,6 +389,9 @@ bool BwrapParser::apply_namespace(Opt opt)
     case Opt::disable_userns:
         spec_.disable_user_namespaces = true;
         break;
+    case Opt::subids:
+        user_ = subordinate_ = true;
+        break;
     case Opt::assert_userns_disabled:
         spec_.assert_user_namespaces_disabled = true;
         break;
@@ -435,6 +443,44 @@ bool BwrapParser::to_id(const char* kind, const std::string& text, std::optional
     return true;
 }
 
+bool BwrapParser::to_range(const OptionInfo& option, const std::string& text,
+                           std::vector<IdRange>& map)
+{
+    const std::size_t first = text.find(':');
+    const std::size_t second = first == std::string::npos ? first : text.find(':', first + 1);
+    IdRange range;
+    if (second == std::string::npos ||
+        !parse_decimal(text.substr(0, first), most_id, range.inside) ||
+        !parse_decimal(text.substr(first + 1, second - first - 1), most_id, range.outside) ||
+        !parse_decimal(text.substr(second + 1), most_id, range.count))
+        return fail(std::string{option.name} +
+                    " takes INSIDE:OUTSIDE:COUNT, as in 0:100000:65536, "
+                    "not \"" +
+                    text + "\"");
+    map.push_back(range);
+    user_ = true;
+    return true;
+}
+
+/// Asks the host what the user has, as other programs that offer such a choice do.
+bool BwrapParser::use_subordinate_ids()
+{
+    const Result<SubordinateIds> ids = subordinate_ids();
+    if (!ids)
+        return fail(ids.error().message());
+    const std::string user = std::to_string(::getuid());
+    if (ids->uids.empty() || ids->gids.empty()) {
+        const bool lacks_users = ids->uids.empty();
+        return fail(std::string{"--subids: this user has no subordinate ids: "} +
+                    (lacks_users ? "/etc/subuid" : "/etc/subgid") + " has no line for the user " +
+                    user + " (hint: as root, usermod --add-sub" + (lacks_users ? "u" : "g") +
+                    "ids FIRST-LAST NAME, for 65536 ids that nobody else has)");
+    }
+    spec_.uid_map = map_beside_own(ids->uids, spec_.uid.value_or(::getuid()), ::getuid());
+    spec_.gid_map = map_beside_own(ids->gids, spec_.gid.value_or(::getgid()), ::getgid());
+    return true;
+}
+
 bool BwrapParser::check_status_fd(int fd, const char* name)
 {
     const int flags = ::fcntl(fd, F_GETFL);
@@ -460,6 +506,10 @@ bool BwrapParser::apply_number(const OptionInfo& option, const Words& a)
         return to_id("uid", a[0], spec_.uid, option);
     case Opt::gid:
         return to_id("gid", a[0], spec_.gid, option);
+    case Opt::map_uid:
+        return to_range(option, a[0], spec_.uid_map);
+    case Opt::map_gid:
+        return to_range(option, a[0], spec_.gid_map);
     case Opt::block_fd:
         return to_fd(a[0], spec_.block_descriptor, option);
     case Opt::userns_block_fd:
@@ -888,6 +938,11 @@ bool BwrapParser::check_conflicts()
         return fail("--userns-block-fd requires --unshare-user");
     if (spec_.user_map_descriptor && !spec_.info_descriptor)
         return fail("--userns-block-fd requires --info-fd");
+    const bool has_maps = !spec_.uid_map.empty() || !spec_.gid_map.empty();
+    if (subordinate_ && has_maps)
+        return fail("--subids is not compatible with --map-uid and --map-gid");
+    if ((subordinate_ || has_maps) && ns.join_user)
+        return fail("--userns is not compatible with --subids, --map-uid and --map-gid");
     if (ns.join_user && user_)
         return fail("--userns not compatible --unshare-user");
     if (ns.join_user && user_try_)

@@ -86,6 +86,8 @@ private:
     bool to_fd(const std::string& text, std::optional<int>& fd, const OptionInfo& option);
     bool to_id(const char* kind, const std::string& text, std::optional<std::uint32_t>& id,
                const OptionInfo& option);
+    bool to_range(const OptionInfo& option, const std::string& text, std::vector<IdRange>& map);
+    bool use_subordinate_ids();
     bool to_octal(const OptionInfo& option, const std::string& text, unsigned& mode);
     bool to_size(const std::string& text, std::uint64_t& size);
     unsigned take_perms(unsigned default_mode);
@@ -99,6 +101,7 @@ private:
     std::vector<std::string> layers_;
     bool user_ = false;
     bool user_try_ = false;
+    bool subordinate_ = false;
     bool net_ = false;
     bool unshares_net_ = false;  ///< By that very option.
     std::vector<Ports> host_loopback_;

@@ -85,7 +85,7 @@ std::string place_script(RunRequest& run)
     return {};
 }
 
-std::string choose_command(RunRequest& run, const RunRoot& root)
+std::string choose_command(RunRequest& run)
 {
     Spec& spec = run.request.spec;
     if (run.script)
@@ -95,27 +95,19 @@ std::string choose_command(RunRequest& run, const RunRoot& root)
         command.insert(command.end(), spec.command.begin(), spec.command.end());
         spec.command = std::move(command);
     }
-    if (spec.command.empty())
-        spec.command = root.command;
-    if (spec.command.empty())
-        return "there is no command (hint: nsbox run -- sh gives you a shell)";
     return {};
 }
 
 /// Someone who shows the folder that he is in wants to work there.
-void choose_directory(RunRequest& run, const RunRoot& root)
+void choose_directory(RunRequest& run)
 {
     Spec& spec = run.request.spec;
     if (spec.directory)
         return;
     const std::string here = working_directory();
     for (const std::string& shown : run.shown)
-        if (here == shown || here.starts_with(shown + "/")) {
+        if (here == shown || here.starts_with(shown + "/"))
             spec.directory = here;
-            return;
-        }
-    if (!root.directory.empty())
-        spec.directory = root.directory;
 }
 
 void choose_terminal(RunRequest& run)
@@ -159,19 +151,16 @@ int run_main(const Words& words)
         write_out(STDOUT_FILENO, run_help());
         return 0;
     }
-    // Lives until the end, and with it its hold on the store.
-    const Result<RunRoot> root = open_root(*run);
-    if (!root)
-        return give_up(messages, root.error().message());
-    if (const std::string wrong = choose_command(*run, *root); !wrong.empty())
+    if (const Result<> opened = open_root(*run); !opened)
+        return give_up(messages, opened.error().message());
+    if (const std::string wrong = choose_command(*run); !wrong.empty())
         return give_up(messages, wrong);
-    choose_directory(*run, *root);
+    choose_directory(*run);
     choose_terminal(*run);
     if (const Result<> done = complete(run->request.spec, run->base); !done)
         return give_up(messages, done.error().message());
-    for (const std::string& note : root->notes)
-        if (run->verbose)
-            messages.note(note);
+    if (run->request.spec.command.empty())
+        return give_up(messages, "there is no command (hint: nsbox run -- sh gives you a shell)");
     if (run->dry_run)
         return print_outline(*run, messages);
     if (run->verbose) {

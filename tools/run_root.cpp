@@ -1,22 +1,21 @@
 #include "run_root.hpp"
 
-#include "files.hpp"
-
-#include <cerrno>
+#include "nsbox/rootfs.hpp"
 
 namespace nsbox::tool {
 
-Result<RunRoot> open_root(RunRequest& run)
+Result<> open_root(RunRequest& run)
 {
-    RunRoot root;
+    run.base.as_root = run.as_root;
     if (!run.rootfs)
-        return root;
-    const std::optional<std::string> folder = absolute(*run.rootfs);
-    if (!folder)
-        return tl::make_unexpected(
-            Error{errno, "Can't open the root filesystem", *run.rootfs, {}, {}});
-    run.base.root = *folder;
-    return root;
+        return {};
+    // Never destroyed: it is in use until the end.
+    static Result<Rootfs> rootfs = Rootfs::open(*run.rootfs);
+    if (!rootfs)
+        return tl::make_unexpected(rootfs.error());
+    run.base.use(*rootfs);
+    run.request.held = rootfs->descriptors();
+    return {};
 }
 
 }  // namespace nsbox::tool

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "nsbox/error.hpp"
+#include "nsbox/rootfs.hpp"
 #include "nsbox/spec.hpp"
 
 #include <string>
@@ -24,6 +25,20 @@ struct Everyday {
 
     /// A folder that is home and working directory, and may be written to; empty: a private one.
     std::string work_directory;
+
+    /// What stands in where the description has no command, ids or working directory, and variables
+    /// that come before those it has.
+    Image image;
+    Owners owners = Owners::as_they_are;  ///< Of the files of `root`...
+    StoredIds stored_ids;                 ///< ...and, with Owners::subordinate, what their ids are.
+
+    /// The command is uid 0, with the capabilities over the sandbox's own ids that installing packages
+    /// takes. The ids are all that the caller can give: those of an ordinary user out of subuid(5).
+    bool as_root = false;
+
+    /// Takes the first of these and all that is about the image from a root filesystem, which has to
+    /// live as long as the sandbox does.
+    void use(const Rootfs& rootfs);
 };
 
 /// Makes `spec` a sandbox for everyday use, in which programs find what they expect of a system and
@@ -40,11 +55,11 @@ struct Everyday {
 /// The ids are 1000 unless spec has others, the host name is "sandbox", there are all namespaces but
 /// for a network that spec shares, no capabilities, and no descriptors above 2 but those of Spec::kept;
 /// everything ends with the command and with the process that starts it. The working directory is
-/// the home.
+/// the home. An image has its say about ids, directory and command where spec has none.
 ///
 /// Looks at the host's files, and makes the folders of an overlay that is kept; nothing else changes.
-/// Fails where `root` or a file of it cannot be read (an errno), or where an overlay that is kept belongs
-/// to another root (EEXIST).
+/// Fails where `root` or a file of it cannot be read (an errno), where an overlay that is kept belongs
+/// to another root, or where an image names a user that it lacks.
 Result<> complete(Spec& spec, const Everyday& wish);
 
 /// A person's view of what start() would do with `spec`: one line for each thing that the sandbox is to

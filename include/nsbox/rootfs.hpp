@@ -17,7 +17,7 @@ enum class Owners {
 };
 
 /// Id N of the root filesystem, N < count, is id `first_uid + N` here: subuid(5), subgid(5).
-struct SubordinateIds {
+struct StoredIds {
     std::uint32_t first_uid = 0;
     std::uint32_t first_gid = 0;
     std::uint32_t count = 0;
@@ -72,7 +72,7 @@ public:
     const Image& image() const noexcept;
     Owners owners() const noexcept;
     /// With Owners::subordinate; count is 0 else.
-    const SubordinateIds& subordinate_ids() const noexcept;
+    const StoredIds& subordinate_ids() const noexcept;
 
     /// The descriptors that this object owns, for callers that close all others; close-on-exec.
     std::vector<int> descriptors() const;

@@ -115,7 +115,11 @@ struct Overlay {
     std::vector<std::string> lower;
     Upper upper_kind = Upper::none;
     std::string upper;  ///< With Upper::kept: what is written inside lands here...
-    std::string work;   ///< ...and this is an empty folder on the same file system.
+    std::string work;  ///< ...and this is an empty folder on the same file system. No two sandboxes
+                       ///< can have one upper folder at once.
+    /// With Upper::kept: where its file system cannot be an upper layer, what is written is lost at the
+    /// end as with Upper::temporary, and Sandbox::notes() says so.
+    bool else_temporary = false;
     std::string destination;
 };
 
@@ -285,6 +289,14 @@ struct VethNetwork {
     std::string gateway;
 };
 
+/// `count` ids from `inside` on, as the sandbox numbers them, which are the ids from `outside` on of the
+/// caller's user namespace.
+struct IdRange {
+    std::uint32_t inside = 0;
+    std::uint32_t outside = 0;
+    std::uint32_t count = 1;
+};
+
 /// What a sandbox is to be. A plain value: copying it copies the wish, nothing else.
 struct Spec {
     Namespaces namespaces;
@@ -301,6 +313,13 @@ struct Spec {
     std::vector<EnvironmentEdit> environment;
     std::optional<std::uint32_t> uid;  ///< As seen inside; default the caller's.
     std::optional<std::uint32_t> gid;
+    /// The ids that exist in the sandbox (user_namespaces(7)), `uid` and `gid` among them; empty: these
+    /// alone, and they are the caller's own. Needs a user namespace of the sandbox's own. A caller who
+    /// may not map them itself does it by newuidmap(1) and newgidmap(1), which let through what
+    /// /etc/subuid and /etc/subgid grant: see nsbox/ids.hpp. The command is in none of the caller's
+    /// supplementary groups then, unless the groups are the caller's own one alone.
+    std::vector<IdRange> uid_map;
+    std::vector<IdRange> gid_map;
     std::vector<CapabilityEdit> capabilities;
 
     bool new_session = false;       ///< setsid(2) before the command starts.

@@ -4,6 +4,8 @@
 #include "sys/fd.hpp"
 #include "sys/raw.hpp"
 
+#include <cerrno>
+#include <csignal>
 #include <cstddef>
 #include <linux/audit.h>
 #include <linux/capability.h>
@@ -11,6 +13,7 @@
 #include <linux/prctl.h>
 #include <linux/sched.h>
 #include <linux/seccomp.h>
+#include <linux/wait.h>
 
 namespace nsbox::ns {
 
@@ -113,6 +116,21 @@ int run(const TakeIds& step, ChildState& state) noexcept
     return rc < 0 ? state.failed(Site::uid, rc) : 0;
 }
 
+int run(const TakeMappedIds& step, ChildState& state) noexcept
+{
+    if (step.drop_groups)
+        if (const long rc = raw::call(SYS_setgroups, 0, nullptr); rc < 0)
+            return state.failed(Site::setgroups, static_cast<int>(rc));
+    if (const int rc = raw::prctl(PR_SET_KEEPCAPS, 1); rc < 0)
+        return state.failed(Site::uid, rc);
+    if (const int rc = raw::setresgid(step.gid); rc < 0)
+        return state.failed(Site::gid, rc);
+    if (const int rc = raw::setresuid(step.uid); rc < 0)
+        return state.failed(Site::uid, rc);
+    const int rc = regain_capabilities();
+    return rc < 0 ? state.failed(Site::uid, rc) : 0;
+}
+
 int run(const JoinUserNamespace& step, ChildState&) noexcept
 {
     return raw::setns(step.fd, CLONE_NEWUSER);
@@ -134,6 +152,99 @@ int run(const LimitUserNamespaces&, ChildState& state) noexcept
 int run(const NewUserNamespace& step, ChildState&) noexcept
 {
     return raw::unshare(CLONE_NEWUSER | step.others);
+}
+
+namespace {
+
+/// What the process that stays behind works with.
+struct MapWriter {
+    const NewMappedUserNamespace* step;
+    const ChildState* state;
+    const char* process;  ///< The other one's folder in /proc.
+    int go;               ///< A byte, or the end, comes from here.
+};
+
+int write_map_of(const MapWriter& writer, const char* file, const char* text) noexcept
+{
+    sys::FixedText<64> name;
+    name.add(writer.process).add(file);
+    return write_proc(*writer.state, name.c_str(), text);
+}
+
+/// Ends with the number of the error as its exit code.
+void write_maps_for(void* argument) noexcept
+{
+    const auto& writer = *static_cast<const MapWriter*>(argument);
+    raw::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    char byte = 0;
+    long got = 0;
+    do {
+        got = raw::read(writer.go, &byte, 1);
+    } while (got == -EINTR);
+    if (got != 1)
+        raw::exit_group(ECANCELED);
+    int rc = write_map_of(writer, "/uid_map", writer.step->uid_map);
+    if (rc == 0)
+        rc = write_map_of(writer, "/gid_map", writer.step->gid_map);
+    raw::exit_group(-rc);
+}
+
+int await_writer(int pid) noexcept
+{
+    int status = 0;
+    int rc = 0;
+    do {
+        rc = raw::wait4(pid, &status, __WALL);
+    } while (rc == -EINTR);
+    if (rc < 0)
+        return rc;
+    return (status & 0x7f) != 0 ? -ECHILD : -(status >> 8 & 0xff);
+}
+
+int enter_mapped(const NewMappedUserNamespace& step, ChildState& state,
+                 const char* process) noexcept
+{
+    int ends[2];
+    if (const long rc = raw::call(SYS_pipe2, ends, O_CLOEXEC); rc < 0)
+        return static_cast<int>(rc);
+    const Fd there{ends[0]};
+    Fd here{ends[1]};
+    MapWriter writer{&step, &state, process, ends[0]};
+    int unused = -1;
+    const long pid = raw::clone(SIGCHLD, nullptr, &unused, write_maps_for, &writer);
+    if (pid < 0)
+        return static_cast<int>(pid);
+    int rc = raw::unshare(CLONE_NEWUSER | step.others);
+    if (rc == 0) {
+        const long put = raw::write(here.get(), "x", 1);
+        rc = put < 0 ? static_cast<int>(put) : 0;
+    }
+    here.reset();
+    const int written = await_writer(static_cast<int>(pid));
+    if (rc < 0)
+        return rc;
+    return written < 0 ? state.failed(Site::uid_map, written) : 0;
+}
+
+}  // namespace
+
+int run(const NewMappedUserNamespace& step, ChildState& state) noexcept
+{
+    char process[32];
+    const long got = raw::readlinkat(state.proc, "self", process, sizeof process - 1);
+    if (got < 0)
+        return static_cast<int>(got);
+    process[got] = '\0';
+    // A change of ids has made the files there root's (proc(5)). Who could look at this process now
+    // has every capability over its user namespace already.
+    const int dumpable = raw::prctl(PR_GET_DUMPABLE);
+    if (dumpable != 1)
+        if (const int rc = raw::prctl(PR_SET_DUMPABLE, 1); rc < 0)
+            return rc;
+    const int rc = enter_mapped(step, state, process);
+    if (dumpable != 1)
+        raw::prctl(PR_SET_DUMPABLE, 0);
+    return rc;
 }
 
 namespace {

@@ -38,6 +38,14 @@ struct TakeIds {
     std::uint32_t gid;
 };
 
+/// The same in a user namespace that maps several ids, where the numbers of the current ones may mean
+/// nothing; `drop_groups` leaves all supplementary groups first.
+struct TakeMappedIds {
+    std::uint32_t uid;
+    std::uint32_t gid;
+    bool drop_groups;
+};
+
 struct JoinUserNamespace {
     int fd;
 };
@@ -58,6 +66,14 @@ struct NewUserNamespace {
     unsigned long others;  ///< CLONE_NEW*.
 };
 
+/// The same for a set-up that maps several ids: a process that stays behind writes the maps, since only
+/// one that has rights in the outer namespace may.
+struct NewMappedUserNamespace {
+    unsigned long others;
+    const char* uid_map;
+    const char* gid_map;
+};
+
 /// Succeeds only where a further user namespace cannot be made.
 struct RefuseUserNamespaces {
     bool by_filter;  ///< Though a limit may do it already.
@@ -75,10 +91,12 @@ int run(const WriteIdMaps& step, sys::ChildState& state) noexcept;
 int run(const WriteIdMapsBelow& step, sys::ChildState& state) noexcept;
 int run(const RequireIdMap& step, sys::ChildState& state) noexcept;
 int run(const TakeIds& step, sys::ChildState& state) noexcept;
+int run(const TakeMappedIds& step, sys::ChildState& state) noexcept;
 int run(const JoinUserNamespace& step, sys::ChildState& state) noexcept;
 int run(const JoinNamespace& step, sys::ChildState& state) noexcept;
 int run(const LimitUserNamespaces& step, sys::ChildState& state) noexcept;
 int run(const NewUserNamespace& step, sys::ChildState& state) noexcept;
+int run(const NewMappedUserNamespace& step, sys::ChildState& state) noexcept;
 int run(const RefuseUserNamespaces& step, sys::ChildState& state) noexcept;
 int run(const SetCapabilities& step, sys::ChildState& state) noexcept;
 

@@ -261,7 +261,7 @@ int run_confined(int tree, const Ownership& ownership, const Fd& to_parent, cons
 
 }  // namespace
 
-std::string why_no_subordinate_ids(SubordinateIds& ids)
+std::string why_no_subordinate_ids(StoredIds& ids)
 {
     const std::string user = user_name();
     const std::optional<std::uint32_t> uid = first_subordinate("/etc/subuid", user);

@@ -15,14 +15,14 @@ namespace nsbox::rootfs {
 /// How files are owned, and by which subordinate ids.
 struct Ownership {
     Owners owners = Owners::as_they_are;
-    SubordinateIds ids;
+    StoredIds ids;
 };
 
 /// What the caller's owners can be at best: root has all ids; who has 65536 subordinate ones, and
 /// newuidmap(1) and newgidmap(1), has those.
 Ownership best_ownership();
 /// Why the caller has none, for a message; empty where he has some.
-std::string why_no_subordinate_ids(SubordinateIds& ids);
+std::string why_no_subordinate_ids(StoredIds& ids);
 
 /// Which ids of a user's own namespace mean whom.
 constexpr std::uint32_t subordinate_count = 65536;

@@ -20,7 +20,7 @@ struct Info {
     std::uint64_t members = 0;
     std::uint64_t size = 0;  ///< Bytes of the files' contents.
     Owners owners = Owners::as_they_are;
-    SubordinateIds subordinate;
+    StoredIds subordinate;
     Image image;
     std::vector<std::string> notes;  ///< What was left out.
 };

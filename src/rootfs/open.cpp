@@ -21,7 +21,7 @@ struct Rootfs::State {
     std::string digest;
     Image image;
     Owners owners = Owners::as_they_are;
-    SubordinateIds ids;
+    StoredIds ids;
     sys::Fd lock;
 };
 
@@ -193,7 +193,7 @@ Owners Rootfs::owners() const noexcept
     return state_->owners;
 }
 
-const SubordinateIds& Rootfs::subordinate_ids() const noexcept
+const StoredIds& Rootfs::subordinate_ids() const noexcept
 {
     return state_->ids;
 }

@@ -76,6 +76,11 @@ void run_steps(const ChildProgram& program, ChildState& state, std::size_t from,
         if (rc < 0)
             give_up(program.channel, Tell::step_failed, rc, static_cast<int>(i), state.site,
                     state.detail.c_str());
+        if (state.has_replaced) {
+            state.has_replaced = false;
+            if (!tell(program.channel, Message{Tell::replaced, 0, static_cast<int>(i), 0}))
+                raw::exit_group(1);
+        }
     }
 }
 
@@ -112,6 +117,8 @@ void settle_parent_death(const ChildProgram& program) noexcept
     for (const int fd : {program.init_supervisor, program.init_group, program.init_lifeline})
         if (rc >= 0 && fd >= 0)
             rc = raw::fcntl(fd, F_SETFD, 0);
+    for (std::size_t i = 0; rc >= 0 && i < program.init_lock_count; ++i)
+        rc = raw::fcntl(program.init_locks[i], F_SETFD, 0);
     if (rc >= 0)
         rc = raw::fcntl(program.packet, F_SETFD, 0);
     if (rc >= 0)
@@ -120,7 +127,8 @@ void settle_parent_death(const ChildProgram& program) noexcept
         rc = raw::fcntl(program.init_program, F_SETFD, 0);
     if (rc >= 0) {
         const char* const no_environment[] = {nullptr};
-        rc = raw::execveat(program.init, "", program.init_argv, no_environment, AT_EMPTY_PATH);
+        rc = raw::execveat(state.own[ChildState::own_init], "", program.init_argv, no_environment,
+                           AT_EMPTY_PATH);
     }
     give_up(program.channel, Tell::late_failed, static_cast<int>(rc), starting);
 }
@@ -212,7 +220,7 @@ void run_child(const ChildProgram& program) noexcept
     state.channel = program.channel;
     state.outer = program.outer;
     state.own[0] = program.channel;
-    state.own[1] = program.init;
+    state.own[ChildState::own_init] = program.init;
     state.own[2] = program.packet;
     state.own[3] = program.init_supervisor;
     state.own[4] = program.host_terminal;

@@ -260,6 +260,10 @@ Result<Running> enter(const Fd& child, const Recipe& recipe, const Entry& entry,
     // The order of the main command's set-up: the terminal is the last thing that needs the tree.
     // Neither the directory nor the program may be reached through what is open here.
     plan.steps.emplace_back(CloseOthers{});
+    if (recipe.ids)
+        plan.steps.emplace_back(ns::TakeMappedIds{static_cast<std::uint32_t>(*recipe.ids),
+                                                  static_cast<std::uint32_t>(*recipe.ids >> 32),
+                                                  recipe.drop_groups});
     add_resource_limits(pid, plan);
     plan.terminal = entry.terminal.has_value();
     add_confinement(recipe, std::to_string(pid), plan);

@@ -1,5 +1,6 @@
 #include "nsbox/everyday.hpp"
 
+#include "nsbox/ids.hpp"
 #include "runtime/users.hpp"
 #include "sys/error.hpp"
 #include "sys/fd.hpp"
@@ -7,6 +8,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
@@ -262,6 +265,121 @@ void add_accounts(const Spec& spec, const Accounts& accounts, std::vector<Operat
         base.emplace_back(Text{std::move(groups), "/etc/group"});
 }
 
+std::optional<std::uint32_t> number_in(const std::string& text)
+{
+    std::uint32_t number = 0;
+    const char* const end = text.data() + text.size();
+    const auto result = std::from_chars(text.data(), end, number);
+    return result.ec == std::errc{} && result.ptr == end ? std::optional{number} : std::nullopt;
+}
+
+/// The ids that an image names as USER[:GROUP], by its own passwd(5) and group(5), or by numbers.
+Result<> take_image_user(Spec& spec, const std::string& text, const Accounts& accounts)
+{
+    constexpr Literal cannot{"Can't be the user that the image names"};
+    const std::size_t colon = text.find(':');
+    const std::string user = text.substr(0, colon);
+    std::optional<std::uint32_t> uid = number_in(user);
+    std::optional<Account> account = uid ? runtime::find_account(accounts.passwd, *uid)
+                                         : runtime::find_account(accounts.passwd, user);
+    if (!uid && !account)
+        return refuse(cannot, user, "its /etc/passwd has no such user", "choose one with --uid");
+    std::optional<std::uint32_t> gid = account ? account->gid : *uid;
+    if (colon != std::string::npos) {
+        const std::string group = text.substr(colon + 1);
+        gid = number_in(group);
+        if (!gid)
+            gid = runtime::find_group(accounts.group, group);
+        if (!gid)
+            return refuse(cannot, group, "its /etc/group has no such group",
+                          "choose one with --gid");
+    }
+    spec.uid = spec.uid.value_or(account ? account->uid : *uid);
+    spec.gid = spec.gid.value_or(*gid);
+    return {};
+}
+
+Result<> choose_ids(Spec& spec, const Everyday& wish, const Accounts& accounts)
+{
+    if (wish.as_root) {
+        spec.uid = spec.gid = 0;
+    } else if (!spec.uid && !wish.image.user.empty()) {
+        TRY(take_image_user(spec, wish.image.user, accounts));
+    }
+    spec.uid = spec.uid.value_or(usual_id);
+    spec.gid = spec.gid.value_or(usual_id);
+    return {};
+}
+
+/// As many ids as stand for those of a root filesystem.
+constexpr std::uint32_t all_ids = 65536;
+
+/// Those of its own user namespace that a privileged caller can hand on as they are.
+Result<std::vector<IdRange>> own_ids(const char* map)
+{
+    const Fd file{::open(map, O_RDONLY | O_CLOEXEC)};
+    char text[4097];
+    const ssize_t size = file ? ::read(file.get(), text, sizeof text - 1) : -1;
+    if (size < 0)
+        return fail("Can't read", errno, map);
+    text[size] = '\0';
+    std::vector<IdRange> ranges;
+    unsigned long first = 0;
+    unsigned long outside = 0;
+    unsigned long count = 0;
+    int used = 0;
+    // Three numbers a line: see user_namespaces(7).
+    for (const char* at = text;
+         std::sscanf(at, "%lu %lu %lu%n", &first, &outside, &count, &used) == 3; at += used) {
+        if (first >= all_ids)
+            continue;
+        const auto id = static_cast<std::uint32_t>(first);
+        ranges.push_back(
+            {id, id, static_cast<std::uint32_t>(std::min<unsigned long>(count, all_ids - first))});
+    }
+    return ranges;
+}
+
+/// More ids than the command's own, where files have them or root is to use them.
+Result<> map_ids(Spec& spec, const Everyday& wish)
+{
+    if (!spec.uid_map.empty() || !spec.gid_map.empty())
+        return {};
+    if (wish.owners == Owners::subordinate && !wish.as_root) {
+        // What the command writes into folders of the caller's is to belong to the caller.
+        const StoredIds& ids = wish.stored_ids;
+        spec.uid_map = map_beside_own({{ids.first_uid, ids.count}}, *spec.uid, ::getuid());
+        spec.gid_map = map_beside_own({{ids.first_gid, ids.count}}, *spec.gid, ::getgid());
+    } else if (wish.owners == Owners::subordinate) {
+        // The set-up goes on as the caller, who has to have an id for that.
+        const StoredIds& ids = wish.stored_ids;
+        spec.uid_map = {{0, ids.first_uid, ids.count}, {all_ids, ::getuid(), 1}};
+        spec.gid_map = {{0, ids.first_gid, ids.count}, {all_ids, ::getgid(), 1}};
+    } else if (wish.as_root && ::geteuid() == 0) {
+        spec.uid_map = TRY(own_ids("/proc/self/uid_map"));
+        spec.gid_map = TRY(own_ids("/proc/self/gid_map"));
+    } else if (wish.as_root) {
+        const SubordinateIds ids = TRY(subordinate_ids());
+        if (ids.uids.empty() || ids.gids.empty())
+            return {};
+        spec.uid_map = map_beside_own(ids.uids, 0, ::getuid());
+        spec.gid_map = map_beside_own(ids.gids, 0, ::getgid());
+    }
+    return {};
+}
+
+/// What package managers need over files and processes of the sandbox's own ids.
+void add_root_capabilities(Spec& spec)
+{
+    std::vector<CapabilityEdit> edits;
+    for (const char* name : {"chown", "dac_override", "fowner", "fsetid", "kill",
+                             "net_bind_service", "setfcap", "setgid", "setuid", "sys_chroot"})
+        if (const std::optional<unsigned> number = capability_by_name(name))
+            edits.push_back({CapabilityEdit::Kind::add, *number});
+    // Behind "none at all", and before what the caller adds or drops.
+    spec.capabilities.insert(spec.capabilities.begin() + 1, edits.begin(), edits.end());
+}
+
 /// With the caller's network come the caller's names.
 void add_names(const Spec& spec, std::vector<Operation>& base)
 {
@@ -296,7 +414,7 @@ void add_system(const Everyday& wish, std::vector<Operation>& base)
         base.emplace_back(Bind{wish.work_directory, home, Access::read_write});
 }
 
-void set_environment(Spec& spec)
+void set_environment(Spec& spec, const Image& image)
 {
     using Kind = EnvironmentEdit::Kind;
     const char* const terminal = std::getenv("TERM");
@@ -309,6 +427,10 @@ void set_environment(Spec& spec)
         {Kind::set, "LANG", "C.UTF-8"},
         {Kind::set, "TERM", terminal != nullptr && *terminal != '\0' ? terminal : "dumb"},
     };
+    for (const std::string& variable : image.environment)
+        if (const std::size_t equals = variable.find('=');
+            equals != 0 && equals != std::string::npos)
+            edits.push_back({Kind::set, variable.substr(0, equals), variable.substr(equals + 1)});
     edits.insert(edits.end(), spec.environment.begin(), spec.environment.end());
     spec.environment = std::move(edits);
 }
@@ -332,12 +454,18 @@ void set_walls(Spec& spec)
 
 }  // namespace
 
+void Everyday::use(const Rootfs& rootfs)
+{
+    root = rootfs.tree();
+    image = rootfs.image();
+    owners = rootfs.owners();
+    stored_ids = rootfs.subordinate_ids();
+}
+
 Result<> complete(Spec& spec, const Everyday& wish)
 {
     std::vector<Operation> base;
     Accounts accounts;
-    spec.uid = spec.uid.value_or(usual_id);
-    spec.gid = spec.gid.value_or(usual_id);
     if (wish.root.empty()) {
         if (wish.changes != Everyday::Changes::refused)
             return refuse("Can't make an overlay", {}, "there is no root filesystem for it",
@@ -349,6 +477,8 @@ Result<> complete(Spec& spec, const Everyday& wish)
         accounts.group = TRY(read_root_file(wish, "etc/group"));
         accounts.are_there = true;
     }
+    TRY(choose_ids(spec, wish, accounts));
+    TRY(map_ids(spec, wish));
     add_system(wish, base);
     add_accounts(spec, accounts, base);
     add_names(spec, base);
@@ -358,10 +488,17 @@ Result<> complete(Spec& spec, const Everyday& wish)
     if (wish.changes == Everyday::Changes::refused)
         base.emplace_back(RemountReadOnly{"/"});
     spec.operations = std::move(base);
-    set_environment(spec);
+    set_environment(spec, wish.image);
     set_walls(spec);
+    if (wish.as_root)
+        add_root_capabilities(spec);
     if (!spec.directory)
-        spec.directory = home;
+        spec.directory = wish.image.working_directory.empty() ? home : wish.image.working_directory;
+    if (spec.command.empty()) {
+        spec.command = wish.image.entrypoint;
+        spec.command.insert(spec.command.end(), wish.image.command.begin(),
+                            wish.image.command.end());
+    }
     return {};
 }
 

@@ -6,6 +6,7 @@
 #include "runtime/clear_up.hpp"
 #include "runtime/describe.hpp"
 #include "runtime/init_image.hpp"
+#include "runtime/map_helper.hpp"
 #include "runtime/plan_operations.hpp"
 #include "runtime/status.hpp"
 #include "sys/mount_flags.hpp"
@@ -121,9 +122,9 @@ private:
     Fd pidfd_;
 };
 
-/// Whether uid 0 can get at a source without the rights that it loses in a user namespace: all
+/// Whether a user can get at a source without the rights that root loses in a user namespace: all
 /// folders above have to be searchable by their mode bits.
-bool reachable_without_privilege(const EarlyTree& early)
+bool reachable_without_privilege(const EarlyTree& early, sys::Ids ids)
 {
     const std::string name =
         early.fd >= 0 ? "/proc/self/fd/" + std::to_string(early.fd) : std::string{early.source};
@@ -135,9 +136,9 @@ bool reachable_without_privilege(const EarlyTree& early)
         struct ::stat status;
         if (raw::fstatat(AT_FDCWD, path.substr(0, at).c_str(), &status, 0) < 0)
             return true;
-        const unsigned search = status.st_uid == 0   ? S_IXUSR
-                                : status.st_gid == 0 ? S_IXGRP
-                                                     : S_IXOTH;
+        const unsigned search = status.st_uid == ids.uid   ? S_IXUSR
+                                : status.st_gid == ids.gid ? S_IXGRP
+                                                           : S_IXOTH;
         if ((status.st_mode & search) == 0)
             return false;
     }
@@ -177,8 +178,12 @@ public:
         const bool has_group = group_ && group_->make(plan_.die_with_parent);
         if (plan_.needs_supervisor)
             TRY(rendezvous());
-        if (!plan_.group_name.empty())
-            tell_about_group(has_group);
+        if (!plan_.group_name.empty()) {
+            has_group_ = has_group;
+            // Not before the word that the child waits for first.
+            if (!plan_.maps.any() || maps_written_)
+                tell_about_group(has_group);
+        }
         TRY(await_exec());
         Running running;
         running.pid = pid_;
@@ -196,6 +201,7 @@ public:
         correct_user_namespace();
         running.report = report_;
         running.locks = std::move(locks_);
+        running.notes = std::move(notes_);
         running.joined = plan_.join_pid >= 0;
         if (network_)
             network_->follow(running.pidfd);
@@ -229,6 +235,7 @@ private:
         const bool changed =
             std::any_of(plan_.steps.begin(), plan_.steps.end(), [](const ChildStep& step) {
                 return std::holds_alternative<ns::NewUserNamespace>(step) ||
+                       std::holds_alternative<ns::NewMappedUserNamespace>(step) ||
                        std::holds_alternative<ns::JoinUserNamespace>(step);
             });
         std::uint64_t& user = report_.inodes[namespace_count - 1];
@@ -307,7 +314,7 @@ private:
     {
         for (const EarlyTree& early : plan_.early_trees) {
             // A tree that is cloned in the child is locked there, so this is the exception.
-            if (reachable_without_privilege(early))
+            if (reachable_without_privilege(early, plan_.set_up))
                 continue;
             constexpr unsigned flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE;
             Fd tree{early.fd >= 0 ? raw::open_tree(early.fd, "", flags | AT_EMPTY_PATH)
@@ -340,9 +347,15 @@ private:
                               std::string{"the upper folder "} + overlay->upper +
                                   " is in use by another sandbox",
                               "give each sandbox an upper folder of its own");
-            if (upper)
-                locks_.push_back(std::move(upper));
+            if (!upper)
+                continue;
+            lock_numbers_.push_back(upper.get());
+            locks_.push_back(std::move(upper));
         }
+        // Init holds them too, should this process end before the sandbox does.
+        if (plan_.needs_init)
+            plan_.keep_in_init.insert(plan_.keep_in_init.end(), lock_numbers_.begin(),
+                                      lock_numbers_.end());
         return {};
     }
 
@@ -458,6 +471,8 @@ private:
         p.init_adopts = plan_.subreaper;
         p.init_group = plan_.group;
         p.init_lifeline = plan_.lifeline;
+        p.init_locks = lock_numbers_.data();
+        p.init_lock_count = lock_numbers_.size();
         p.host_terminal = plan_.host_terminal.get();
         p.hide = plan_.hide;
         p.first_steps = plan_.first_steps;
@@ -591,12 +606,25 @@ private:
                     return Received{};
                 continue;
             }
+            if (received.message.kind == Tell::maps) {
+                if (!plan_.maps.any() || std::exchange(maps_wanted_, true))
+                    received.error = EPROTO;
+                else if (moves_to_come() > 0 || write_maps())
+                    continue;
+                return received.error != 0 ? std::move(received) : Received{};
+            }
+            if (received.message.kind == Tell::replaced) {
+                notes_.push_back(describe_replaced(plan_, received.message));
+                continue;
+            }
             if (received.message.kind == Tell::terminal) {
                 terminal_ = std::move(received.descriptor);
                 continue;
             }
             if (moved) {
                 follow_move(received);
+                if (maps_wanted_ && moves_to_come() == 0 && !write_maps())
+                    return Received{};
                 if (early && moves_to_come() == 0)
                     return std::move(*early);
                 continue;
@@ -610,11 +638,44 @@ private:
         }
     }
 
+    /// What the child waits for before it goes on.
+    bool write_maps()
+    {
+        Result<> done =
+            plan_.maps.directly ? write_maps_directly(plan_.maps, pid_) : have_maps_written();
+        if (done)
+            done = send_word();
+        if (!done)
+            failure_ = std::move(done.error());
+        maps_written_ = done.has_value();
+        if (maps_written_ && has_group_)
+            tell_about_group(*has_group_);
+        return maps_written_;
+    }
+
+    /// Both at once. Which ones were started has to be waited for in any case.
+    Result<> have_maps_written()
+    {
+        std::vector<MapHelper> helpers;
+        Result<> started = start_map_helpers(plan_.maps, pid_, helpers);
+        for (MapHelper& helper : helpers)
+            while (started && helper.reads() && wait_readable(helper.output()))
+                helper.read();
+        if (!started || was_interrupted()) {
+            for (MapHelper& helper : helpers)
+                helper.stop();
+            return started ? interrupted() : std::move(started);
+        }
+        for (MapHelper& helper : helpers)
+            TRY(helper.finish());
+        return plan_.maps.deny_setgroups ? write_groups_directly(plan_.maps, pid_) : Result<>{};
+    }
+
     bool attach_network(const Fd& network)
     {
         Result<> given = network_->attach(network);
         if (!given)
-            network_error_ = std::move(given.error());
+            failure_ = std::move(given.error());
         return given.has_value();
     }
 
@@ -629,7 +690,7 @@ private:
         if (word)
             word = send_word();
         if (!word)
-            network_error_ = std::move(word.error());
+            failure_ = std::move(word.error());
     }
 
     /// Waits until something can be read; false when what the caller watches ended the start.
@@ -637,7 +698,7 @@ private:
     {
         const int signals = watch_.signals.value_or(-1);
         const int caller = watch_.caller.value_or(-1);
-        while (interrupt_ == 0 && !network_error_) {
+        while (interrupt_ == 0 && !failure_) {
             if (signals < 0 && caller < 0 && !deadline_ && !awaits_network())
                 return true;
             const int network = awaits_network() ? network_->descriptor() : -1;
@@ -688,12 +749,12 @@ private:
             signals_.push_back(number);
     }
 
-    bool was_interrupted() const { return interrupt_ != 0 || is_late_ || network_error_; }
+    bool was_interrupted() const { return interrupt_ != 0 || is_late_ || failure_; }
 
     tl::unexpected<Error> interrupted()
     {
-        if (network_error_)
-            return tl::make_unexpected(*network_error_);
+        if (failure_)
+            return tl::make_unexpected(*failure_);
         Error error{0, "The start of the sandbox was interrupted", {}, {}, {}};
         error.signal = interrupt_;
         error.timed_out = is_late_;
@@ -805,7 +866,7 @@ private:
     std::vector<int> signals_;
     NamespaceReport report_{};
     std::unique_ptr<net::HelperClient> network_;
-    std::optional<Error> network_error_;
+    std::optional<Error> failure_;
     Fd command_;
     Fd terminal_;
     Fd ours_;
@@ -818,11 +879,16 @@ private:
     int late_file_ = -1;  ///< One of them.
     std::vector<Fd> early_;
     std::vector<Fd> locks_;
+    std::vector<int> lock_numbers_;
+    std::vector<std::string> notes_;
     std::vector<Filter> filters_;
     std::string packet_number_;
     const char* init_argv_[3] = {};
     ChildProgram program_;
     pid_t pid_ = -1;
+    bool maps_wanted_ = false;
+    bool maps_written_ = false;
+    std::optional<bool> has_group_;  ///< Once that is known.
     int moves_ = 0;
     int hop_ = 0;
     std::optional<Stack> stack_;

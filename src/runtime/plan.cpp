@@ -20,6 +20,7 @@ struct Decisions {
     bool is_root = false;   ///< Real and effective uid 0.
     bool own_user = false;  ///< A new user namespace, which we map unless someone else does.
     bool maps_itself = false;
+    IdMaps maps;               ///< Of several ids.
     bool second_user = false;  ///< A further one, to have other ids than those of set-up...
     bool lock_mounts = false;  ///< ...or to lock what is mounted.
     std::uint32_t uid = 0;     ///< What the command is to see.
@@ -123,6 +124,58 @@ Result<> check_namespaces(const Spec& spec, const Decisions& decisions)
     return {};
 }
 
+constexpr Literal no_maps{"Can't map several ids"};
+constexpr std::uint64_t cap_setgid = std::uint64_t{1} << 6;  // CAP_SETGID, capabilities(7)
+constexpr std::uint64_t cap_setuid = std::uint64_t{1} << 7;  // CAP_SETUID
+
+Result<> check_mapped(IdKind kind, const std::vector<IdRange>& map, std::uint32_t id)
+{
+    TRY(check_id_map(kind, map));
+    if (outside_of(map, id))
+        return {};
+    const bool is_user = kind == IdKind::user;
+    return refuse(no_maps, {},
+                  std::string{"the command's "} + (is_user ? "user" : "group") + " id " +
+                      std::to_string(id) + " is not among them",
+                  std::string{"map it too, or choose another with --"} + (is_user ? "uid" : "gid"));
+}
+
+/// Maps of several ids take others than a single one: the supervisor writes them.
+Result<IdMaps> decide_maps(const Spec& spec, const Host& host, const Decisions& decisions)
+{
+    IdMaps maps;
+    if (spec.uid_map.empty() && spec.gid_map.empty())
+        return maps;
+    if (spec.namespaces.join_user || spec.namespaces.join_user_last)
+        return refuse(no_maps, {}, "the user namespace that is joined has its own");
+    if (!decisions.own_user)
+        return refuse(no_maps, {}, "that requires a user namespace", "use --unshare-user");
+    if (spec.user_map_descriptor)
+        return refuse(no_maps, {}, "the maps are to be written by somebody else");
+    if (host.foreign_network_owner >= 0)
+        return refuse(no_maps, {},
+                      "the sandbox is to be below the user namespace that owns the network of " +
+                          name_of(*spec.join_network),
+                      "join the network as root");
+    maps.uids = spec.uid_map;
+    maps.gids = spec.gid_map;
+    if (maps.uids.empty())
+        maps.uids = {{decisions.uid, host.uid, 1}};
+    constexpr std::uint64_t both = cap_setuid | cap_setgid;
+    maps.directly = (host.effective_capabilities & both) == both;
+    // A group that may be mapped without a privilege takes this in exchange, since a file may be
+    // closed to its members alone (user_namespaces(7)).
+    maps.deny_setgroups = maps.gids.empty() && !maps.directly;
+    if (maps.gids.empty())
+        maps.gids = {{decisions.gid, host.gid, 1}};
+    TRY(check_mapped(IdKind::user, maps.uids, decisions.uid));
+    TRY(check_mapped(IdKind::group, maps.gids, decisions.gid));
+    if (has<Dev>(spec) && !(outside_of(maps.uids, 0) && outside_of(maps.gids, 0)))
+        return refuse(no_maps, {}, "a new /dev takes a devpts, and that the ids 0",
+                      "map user 0 and group 0 too, or bind the host's /dev");
+    return maps;
+}
+
 /// Another sandbox that is to share the network has to be built below the user namespace that owns it.
 /// Whoever is in there has power over that other one: the command must not be, unless it is to have
 /// rights of its own over its namespaces.
@@ -144,6 +197,7 @@ Result<Decisions> decide(const Spec& spec, const Host& host)
     const bool any_user = decisions.own_user || ns.join_user;
     decisions.uid = any_user ? spec.uid.value_or(host.uid) : host.uid;
     decisions.gid = any_user ? spec.gid.value_or(host.gid) : host.gid;
+    decisions.maps = TRY(decide_maps(spec, host, decisions));
     decisions.maps_itself = decisions.own_user && !spec.user_map_descriptor;
     decisions.edited_capabilities = !spec.capabilities.empty();
     decisions.target =
@@ -154,8 +208,9 @@ Result<Decisions> decide(const Spec& spec, const Host& host)
                             (decisions.target >> cap_sys_admin & 1) != 0;
     // devpts can be mounted only where id 0 is mapped; with two user namespaces the outer one has the
     // caller's, as if it were the host.
-    const bool as_zero = (decisions.maps_itself && has<Dev>(spec)) ||
-                         (decisions.lock_mounts && !spec.disable_user_namespaces);
+    const bool as_zero =
+        !decisions.maps.any() && ((decisions.maps_itself && has<Dev>(spec)) ||
+                                  (decisions.lock_mounts && !spec.disable_user_namespaces));
     decisions.first_uid = as_zero ? 0 : decisions.uid;
     decisions.first_gid = as_zero ? 0 : decisions.gid;
     decisions.second_user = decisions.maps_itself &&
@@ -377,10 +432,27 @@ const char* id_map(Plan& plan, std::uint32_t inside, std::uint32_t outside)
     return plan.keep(std::to_string(inside) + " " + std::to_string(outside) + " 1\n");
 }
 
+/// Whether an id of the caller's has a number in the sandbox.
+bool is_mapped(const std::vector<IdRange>& map, std::uint32_t outside)
+{
+    return std::any_of(map.begin(), map.end(), [&](const IdRange& range) {
+        return outside >= range.outside && outside - range.outside < range.count;
+    });
+}
+
 /// Who this process is, before anything is mounted.
 void plan_identity(const Spec& spec, const Host& host, const Decisions& decisions, Plan& plan)
 {
     const Namespaces& ns = spec.namespaces;
+    // First, since nobody may hear a word from the supervisor that means something else.
+    if (decisions.maps.any()) {
+        plan.steps.emplace_back(AwaitIdMaps{});
+        plan.steps.emplace_back(
+            ns::TakeMappedIds{decisions.uid, decisions.gid, !decisions.maps.deny_setgroups});
+        if (plan.needs_init && !decisions.is_root &&
+            !(is_mapped(decisions.maps.uids, host.uid) && is_mapped(decisions.maps.gids, host.gid)))
+            plan.steps.emplace_back(OwnInit{});
+    }
     // A second user namespace starts with a full set again: it is trimmed there.
     if ((decisions.own_user && !decisions.second_user) || ns.join_user)
         plan.steps.emplace_back(ns::DropBounding{decisions.target});
@@ -396,6 +468,8 @@ void plan_identity(const Spec& spec, const Host& host, const Decisions& decision
         network_steps.emplace_back(OfferNetwork{});
     if (spec.join_network && plan.first_steps == 0)
         plan.steps.emplace_back(ns::JoinNamespace{host.foreign_network, CLONE_NEWNET});
+    if (decisions.maps.any())
+        return;
     if (decisions.maps_itself && plan.first_steps > 0)
         plan.steps.emplace_back(ns::WriteIdMapsBelow{decisions.first_uid, decisions.first_gid});
     else if (decisions.maps_itself)
@@ -413,12 +487,19 @@ void plan_final_identity(const Spec& spec, const Decisions& decisions, Plan& pla
     if (decisions.second_user) {
         if (spec.disable_user_namespaces)
             plan.steps.emplace_back(ns::LimitUserNamespaces{});
-        plan.steps.emplace_back(ns::NewUserNamespace{
-            plan.late_flags | (decisions.lock_mounts ? std::uint64_t{CLONE_NEWNS} : 0)});
+        const std::uint64_t others =
+            plan.late_flags | (decisions.lock_mounts ? std::uint64_t{CLONE_NEWNS} : 0);
+        if (decisions.maps.any())
+            plan.steps.emplace_back(
+                ns::NewMappedUserNamespace{others, plan.keep(same_ids_text(decisions.maps.uids)),
+                                           plan.keep(same_ids_text(decisions.maps.gids))});
+        else
+            plan.steps.emplace_back(ns::NewUserNamespace{others});
         plan.steps.emplace_back(ns::DropBounding{decisions.target});
-        plan.steps.emplace_back(ns::WriteIdMaps{id_map(plan, decisions.uid, decisions.first_uid),
-                                                id_map(plan, decisions.gid, decisions.first_gid),
-                                                false});
+        if (!decisions.maps.any())
+            plan.steps.emplace_back(
+                ns::WriteIdMaps{id_map(plan, decisions.uid, decisions.first_uid),
+                                id_map(plan, decisions.gid, decisions.first_gid), false});
         plan.steps.insert(plan.steps.end(), plan.late_steps.begin(), plan.late_steps.end());
     }
     if (spec.disable_user_namespaces || spec.assert_user_namespaces_disabled)
@@ -565,6 +646,13 @@ Result<Plan> plan(const Spec& spec, const Host& host)
     // in shared memory would change the caller's "dumpable" attribute: both take a copy.
     plan.share_memory =
         host.dumpable && plan.join_user < 0 && plan.join_pid < 0 && plan.first_steps == 0;
+    plan.maps = decisions.maps;
+    plan.set_up = {host.uid, host.gid};
+    if (plan.maps.any()) {
+        plan.set_up = {outside_of(plan.maps.uids, decisions.uid).value_or(host.uid),
+                       outside_of(plan.maps.gids, decisions.gid).value_or(host.gid)};
+        plan.share_memory &= plan.set_up.uid == host.uid && plan.set_up.gid == host.gid;
+    }
     TRY(plan_network(spec, host, decisions, plan));
     plan_init(spec, plan);
     plan_descriptors(spec, plan);

@@ -4,6 +4,7 @@
 #include "net/user/protocol.hpp"
 #include "nsbox/spec.hpp"
 #include "runtime/command.hpp"
+#include "runtime/id_maps.hpp"
 #include "runtime/packet.hpp"
 #include "runtime/steps.hpp"
 #include "sys/error.hpp"
@@ -43,6 +44,9 @@ struct Plan {
     int join_user = -1;
     int join_pid = -1;
     bool own_pid = false;
+
+    IdMaps maps;      ///< What launch() is to write when the child is there.
+    sys::Ids set_up;  ///< Whose rights to files the set-up has.
 
     std::vector<ChildStep> steps;
     std::vector<EarlyTree> early_trees;

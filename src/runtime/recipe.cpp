@@ -9,7 +9,7 @@ namespace {
 using sys::pack;
 using sys::Unpacker;
 
-constexpr std::uint64_t magic = 0x6e73627872637032;  // "nsbxrcp2"
+constexpr std::uint64_t magic = 0x6e73627872637033;  // "nsbxrcp3"
 
 void put(std::string& out, const std::optional<std::uint64_t>& number)
 {
@@ -39,6 +39,9 @@ Recipe recipe_of(const Plan& plan)
         else if (const auto* const sets = std::get_if<ns::SetCapabilities>(&step)) {
             recipe.capabilities = sets->sets;
             recipe.ambient = sets->ambient;
+        } else if (const auto* const ids = std::get_if<ns::TakeMappedIds>(&step)) {
+            recipe.ids = ids->uid | std::uint64_t{ids->gid} << 32;
+            recipe.drop_groups = ids->drop_groups;
         } else if (std::holds_alternative<ns::RefuseUserNamespaces>(step)) {
             recipe.refuse_user_namespaces = true;
         } else if (const auto* const directory = std::get_if<ChangeDirectory>(&step)) {
@@ -67,6 +70,8 @@ std::string encode(const Recipe& recipe)
     put(out, recipe.capabilities);
     pack(out, recipe.ambient ? 1U : 0U);
     pack(out, recipe.refuse_user_namespaces ? 1U : 0U);
+    put(out, recipe.ids);
+    pack(out, recipe.drop_groups ? 1U : 0U);
     pack(out, recipe.group);
     return out;
 }
@@ -90,6 +95,8 @@ Result<Recipe> decode(const std::string& bytes)
     recipe.capabilities = maybe(reader);
     recipe.ambient = reader.number() != 0;
     recipe.refuse_user_namespaces = reader.number() != 0;
+    recipe.ids = maybe(reader);
+    recipe.drop_groups = reader.number() != 0;
     recipe.group = reader.text();
     if (!reader.is_done())
         return refuse("Can't read how the sandbox is confined", {}, "it is damaged");

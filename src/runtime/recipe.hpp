@@ -21,7 +21,10 @@ struct Recipe {
     std::optional<std::uint64_t> capabilities;
     bool ambient = false;
     bool refuse_user_namespaces = false;
-    std::string group;  ///< The path of the sandbox's control group, or empty.
+    std::optional<std::uint64_t>
+        ids;                   ///< Of the command where several are mapped: uid, gid << 32...
+    bool drop_groups = false;  ///< ...and whether it has lost the caller's groups.
+    std::string group;         ///< The path of the sandbox's control group, or empty.
 };
 
 /// What of a plan another process needs to know.

@@ -35,6 +35,14 @@ struct CloseOthers {};
 /// Tells the supervisor which namespaces this process is in and waits for its word to go on.
 struct WaitForSupervisor {};
 
+/// Tells the supervisor to write the id maps, and waits until it has.
+struct AwaitIdMaps {};
+
+/// Makes a copy of the init program that the command's user owns. The kernel lets nobody but root look at a
+/// process whose program may not be read and belongs to somebody who has no number in its user
+/// namespace, and whoever enters the sandbox has to.
+struct OwnInit {};
+
 /// Hands this process's network namespace to the supervisor.
 struct OfferNetwork {};
 
@@ -100,6 +108,8 @@ int run(const KeepOnly& step, sys::ChildState& state) noexcept;
 int run(const CloseNow& step, sys::ChildState& state) noexcept;
 int run(const CloseOthers& step, sys::ChildState& state) noexcept;
 int run(const WaitForSupervisor& step, sys::ChildState& state) noexcept;
+int run(const AwaitIdMaps& step, sys::ChildState& state) noexcept;
+int run(const OwnInit& step, sys::ChildState& state) noexcept;
 int run(const OfferNetwork& step, sys::ChildState& state) noexcept;
 int run(const AwaitNetwork& step, sys::ChildState& state) noexcept;
 int run(const MakeDumpable& step, sys::ChildState& state) noexcept;
@@ -119,13 +129,14 @@ using ChildStep = std::variant<
     CloseOnExec, KeepOnly, CloseNow, CloseOthers, WaitForSupervisor, MakeDumpable, ClearUmask,
     RestoreUmask, SetHostname, ChangeDirectory, NewSession, TakeTerminal, LockFile, AwaitRelease,
     SetResourceLimit, SetLabel, ns::DropBounding, ns::WriteIdMaps, ns::WriteIdMapsBelow,
-    ns::RequireIdMap, ns::TakeIds, ns::JoinUserNamespace, ns::JoinNamespace,
-    ns::LimitUserNamespaces, ns::NewUserNamespace, ns::RefuseUserNamespaces, ns::SetCapabilities,
-    net::LoopbackUp, OfferNetwork, AwaitNetwork, mount::OpenHost, mount::CheckSource,
-    mount::CheckDescriptor, mount::MakeStore, mount::MakeRoot, mount::BindTree, mount::BindOpenFile,
-    mount::MakeReadOnly, mount::MountProc, mount::MountDev, mount::MountTmpfs, mount::MountMqueue,
-    mount::MakeDirectory, mount::WriteFile, mount::BindContents, mount::FillContents,
-    mount::MakeSymlink, mount::ChangeMode, mount::MountOverlay, mount::EnterRoot>;
+    ns::RequireIdMap, ns::TakeIds, ns::TakeMappedIds, ns::JoinUserNamespace, ns::JoinNamespace,
+    ns::LimitUserNamespaces, ns::NewUserNamespace, ns::NewMappedUserNamespace,
+    ns::RefuseUserNamespaces, ns::SetCapabilities, AwaitIdMaps, OwnInit, net::LoopbackUp,
+    OfferNetwork, AwaitNetwork, mount::OpenHost, mount::CheckSource, mount::CheckDescriptor,
+    mount::MakeStore, mount::MakeRoot, mount::BindTree, mount::BindOpenFile, mount::MakeReadOnly,
+    mount::MountProc, mount::MountDev, mount::MountTmpfs, mount::MountMqueue, mount::MakeDirectory,
+    mount::WriteFile, mount::BindContents, mount::FillContents, mount::MakeSymlink,
+    mount::ChangeMode, mount::MountOverlay, mount::EnterRoot>;
 
 // The child only borrows: if a step could own memory, destroying or copying it after clone3
 // could reach the allocator.

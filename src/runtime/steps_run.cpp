@@ -8,6 +8,7 @@
 #include "sys/raw.hpp"
 
 #include <linux/close_range.h>
+#include <linux/memfd.h>
 #include <linux/prctl.h>
 
 namespace nsbox::runtime {
@@ -106,6 +107,49 @@ int run(const WaitForSupervisor&, ChildState& state) noexcept
     if (put < 0)
         raw::exit_group(1);  // Nobody can be told why; the supervisor sees the end.
     return await_word(state);
+}
+
+int run(const AwaitIdMaps&, ChildState& state) noexcept
+{
+    const Message message{Tell::maps, 0, 0, 0};
+    long put = 0;
+    do {
+        put = raw::write(state.channel, &message, sizeof message);
+    } while (put == -EINTR);
+    if (put < 0)
+        raw::exit_group(1);  // Nobody can be told why; the supervisor sees the end.
+    return await_word(state);
+}
+
+int run(const OwnInit&, ChildState& state) noexcept
+{
+    int& init = state.own[ChildState::own_init];
+    if (init < 0)
+        return 0;
+    constexpr unsigned executable = 0x10;  // MFD_EXEC, Linux 6.3
+    const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+    Fd copy{static_cast<int>(raw::call(SYS_memfd_create, "init", flags | executable))};
+    if (copy.error() == -EINVAL)
+        copy = Fd{static_cast<int>(raw::call(SYS_memfd_create, "init", flags))};
+    if (!copy)
+        return copy.error();
+    std::int64_t offset = 0;
+    constexpr std::size_t most = std::size_t{1} << 30;
+    long put = 0;
+    do {
+        put = raw::call(SYS_sendfile, copy.get(), init, &offset, most);
+    } while (put > 0 || put == -EINTR);
+    if (put < 0)
+        return static_cast<int>(put);
+    constexpr unsigned execute_only = 0111;
+    if (const int rc = raw::fchmod(copy.get(), execute_only); rc < 0)
+        return rc;
+    constexpr int add_seals = 1033;  // F_ADD_SEALS and all of them, fcntl(2)
+    if (const int rc = raw::fcntl(copy.get(), add_seals, 0xf); rc < 0)
+        return rc;
+    raw::close(init);
+    init = copy.release();
+    return 0;
 }
 
 int run(const OfferNetwork&, ChildState& state) noexcept

@@ -59,7 +59,8 @@ struct ChildState {
     bool has_mount_api = false;  ///< open_tree, move_mount, mount_setattr; Linux 5.12.
     int channel = -1;            ///< To the supervisor.
     Ids outer;                   ///< See ChildProgram.
-    int own[7] = {-1, -1, -1, -1, -1, -1, -1};  ///< That, and what will be executed.
+    int own[7] = {-1, -1, -1, -1, -1, -1, -1};  ///< That, and what will be executed...
+    static constexpr unsigned own_init = 1;     ///< ...the init program among them.
 
     // Opened by steps.
     int proc = -1;        ///< The caller's /proc, checked to be one.
@@ -82,6 +83,8 @@ struct ChildState {
     unsigned own_count = 0;
 
     PtyPair terminal;  ///< The sandbox's own, once it is open.
+
+    bool has_replaced = false;  ///< The step that has run took what was to be had instead.
 
     bool deny_by_filter = false;  ///< User namespaces have to be denied by a seccomp filter.
 

@@ -372,6 +372,7 @@ inline long clone3(clone_args* arguments, ChildFunction function, void* argument
                      "jnz 1f\n\t"
                      "xor %%ebp, %%ebp\n\t"
                      "mov %[argument], %%rdi\n\t"
+                     "sub $128, %%rsp\n\t"  // What lies below belongs to a function without calls.
                      "and $-16, %%rsp\n\t"
                      "call *%[function]\n\t"
                      "ud2\n"
@@ -418,6 +419,7 @@ inline long clone(unsigned long flags, void* stack_top, int* pidfd, ChildFunctio
                      "jnz 1f\n\t"
                      "xor %%ebp, %%ebp\n\t"
                      "mov %[argument], %%rdi\n\t"
+                     "sub $128, %%rsp\n\t"  // What lies below belongs to a function without calls.
                      "and $-16, %%rsp\n\t"
                      "call *%[function]\n\t"
                      "ud2\n"

@@ -47,6 +47,16 @@ def command(ctx):
     ctx.eq(complete(ctx, "bwrap", "--unshare-all", "ls", "--unshare"), [])
 
 
+@case("COMP-run", "completion knows the options of nsbox run")
+def run(ctx):
+    ctx.eq(complete(ctx, "nsbox", "run", "--ro"), ["--ro", "--ro-bind", "--ro-bind-data", "--ro-bind-fd",
+                                                   "--ro-bind-try", "--ro-overlay", "--root", "--rootfs"])
+    ctx.eq(complete(ctx, "nsbox", "run", "--unshare"), [])
+    ctx.mkdir("folder")
+    ctx.eq(complete(ctx, "nsbox", "run", "--overlay", "--rw", "fo"), ["folder"])
+    ctx.true("setpriv" in complete(ctx, "nsbox", "run", "--verbose", "setpr"), "a program is offered")
+
+
 @case("COMP-loads", "the script completes both names")
 def loads(ctx):
     out = ctx.ok(ctx.run("bash", "--norc", "-c", '. "$0"; complete -p nsbox bwrap', SCRIPT)).out

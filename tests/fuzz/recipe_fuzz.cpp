@@ -17,7 +17,8 @@ bool same(const Recipe& one, const Recipe& other)
            one.likely_directory == other.likely_directory && one.home == other.home &&
            one.filters == other.filters && one.bounding == other.bounding &&
            one.capabilities == other.capabilities && one.ambient == other.ambient &&
-           one.refuse_user_namespaces == other.refuse_user_namespaces && one.group == other.group;
+           one.refuse_user_namespaces == other.refuse_user_namespaces && one.group == other.group &&
+           one.ids == other.ids && one.drop_groups == other.drop_groups;
 }
 
 void require_round_trip(const Recipe& recipe)

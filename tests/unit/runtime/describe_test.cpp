@@ -127,6 +127,16 @@ const std::vector<Row>& own_words()
         {ns::LimitUserNamespaces{}, Site::limit, EROFS, "",
          "cannot write to /proc/sys/user/max_user_namespaces: Read-only file system (hint: "
          "/proc/sys is read-only here)"},
+        {ns::TakeMappedIds{5, 6, true}, Site::setgroups, EPERM, "",
+         "Can't leave the supplementary groups: Operation not permitted"},
+        {ns::TakeMappedIds{5, 6, true}, Site::gid, EINVAL, "",
+         "unable to switch to gid 6: Invalid argument"},
+        {ns::NewMappedUserNamespace{}, Site::uid_map, EACCES, "",
+         "Can't map several ids in the second user namespace: Permission denied"},
+        {runtime::AwaitIdMaps{}, Site::step, EIO, "",
+         "Can't wait for the id maps: Input/output error"},
+        {runtime::OwnInit{}, Site::step, EIO, "",
+         "Can't copy the init program: Input/output error"},
         {ns::NewUserNamespace{}, Site::step, EIO, "",
          "Creating the second user namespace failed: Input/output error"},
         {ns::RefuseUserNamespaces{}, Site::not_disabled, EEXIST, "",
@@ -320,6 +330,33 @@ TEST_CASE("describe: ENOSPC from a mount means the number of mounts, not space")
     CHECK(said({mount::MountDev{"/t", "", nullptr}}, Site::no_tty, ENOSPC) ==
           "Can't mount devpts on /t/pts: " + limit);
     CHECK(said({mount::MakeRoot{}}, Site::step, ENOSPC) == "Failed to mount tmpfs: " + limit);
+}
+
+TEST_CASE("describe: a file system that cannot be a layer of an overlay is named")
+{
+    mount::MountOverlay upper = overlay;
+    upper.upper = upper.work = "/proc/self";
+    CHECK(
+        said({upper}, Site::step, EINVAL) ==
+        "Can't make overlay mount on /t: Invalid argument (hint: the upper folder /proc/self is on "
+        "a file system (proc) that cannot be an upper layer: use a folder on ext4, xfs, btrfs or "
+        "tmpfs)");
+    CHECK(said({upper}, Site::step, EIO) == "Can't make overlay mount on /t: Input/output error");
+    const char* const lower[] = {"/proc/self"};
+    const mount::MountOverlay layer{lower, 1, nullptr, nullptr, false, "/t"};
+    CHECK(
+        said({layer}, Site::step, EINVAL) ==
+        "Can't make overlay mount on /t: Invalid argument (hint: the layer /proc/self is on a file "
+        "system (proc) that no overlay takes: copy it to another)");
+    Plan plan;
+    plan.steps = {upper};
+    CHECK(
+        runtime::describe_replaced(plan, {Tell::replaced, 0, 0, 0}) ==
+        "the upper folder /proc/self is on a file system (proc) that cannot be an upper layer: use "
+        "a folder on ext4, xfs, btrfs or tmpfs; what is written below /t is kept in memory and "
+        "lost at the end");
+    for (const int step : {-1, 1})
+        CHECK_FALSE(runtime::describe_replaced(plan, {Tell::replaced, 0, step, 0}).empty());
 }
 
 TEST_CASE("describe: what overlayfs calls an invalid argument is explained")

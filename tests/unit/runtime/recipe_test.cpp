@@ -25,6 +25,8 @@ void check_same(const Recipe& got, const Recipe& wanted)
     CHECK(got.capabilities == wanted.capabilities);
     CHECK(got.ambient == wanted.ambient);
     CHECK(got.refuse_user_namespaces == wanted.refuse_user_namespaces);
+    CHECK(got.ids == wanted.ids);
+    CHECK(got.drop_groups == wanted.drop_groups);
     CHECK(got.group == wanted.group);
 }
 
@@ -40,6 +42,8 @@ Recipe full_recipe()
     recipe.capabilities = ~std::uint64_t{0};
     recipe.ambient = true;
     recipe.refuse_user_namespaces = true;
+    recipe.ids = 0x500000003;
+    recipe.drop_groups = true;
     recipe.group = "/sys/fs/cgroup/a b";
     return recipe;
 }
@@ -72,6 +76,8 @@ TEST_CASE("recipe: each part changes the bytes")
     CHECK(changed([](Recipe& r) { r.capabilities = 0; }));
     CHECK(changed([](Recipe& r) { r.ambient = true; }));
     CHECK(changed([](Recipe& r) { r.refuse_user_namespaces = true; }));
+    CHECK(changed([](Recipe& r) { r.ids = 0; }));
+    CHECK(changed([](Recipe& r) { r.drop_groups = true; }));
     CHECK(changed([](Recipe& r) { r.group = "/"; }));
 }
 
