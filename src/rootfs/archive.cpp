@@ -295,7 +295,7 @@ Member::Kind kind_of_layer_name(std::string& path)
 
 namespace {
 
-/// Names that a whiteout cannot have: nothing, and what other tools keep for themselves.
+/// Names that nothing in a folder can have.
 bool is_bad_whiteout(const std::string& path)
 {
     const std::string_view last = last_of(path);
@@ -348,8 +348,9 @@ bool looks_like_image(const Entry& entry)
     const std::string rest = path.substr(first.size());
     if (is_digest(first))
         return rest.empty() || rest == "/layer.tar" || rest == "/json" || rest == "/VERSION";
-    return rest.empty() && first.size() > digits && is_digest(first.substr(0, digits)) &&
-           (first.ends_with(".tar") || first.ends_with(".json"));
+    const std::string behind = first.substr(std::min(first.size(), digits));
+    return rest.empty() && (behind == ".tar" || behind == ".json") &&
+           is_digest(first.substr(0, digits));
 }
 
 Result<std::string> sha256_of_content(int fd, const std::string& called)

@@ -38,6 +38,8 @@ public:
     {
         struct ::archive* const archive = archive_.get();
         ::archive_write_set_format_pax(archive);
+        // Else it depends on what the output is.
+        ::archive_write_set_bytes_in_last_block(archive, 1);
         if (compression == Compression::gzip) {
             ::archive_write_add_filter_gzip(archive);
             // Else the time of this moment is in it.
