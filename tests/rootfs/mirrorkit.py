@@ -5,8 +5,9 @@ import os
 import shutil
 import subprocess
 
-# When the newest file of the packages was made: after it, no file of an archive may be.
-NEWEST = 1_600_000_000
+# When the programs in the packages were made, and the other files. No file of an archive may be
+# newer than the newest of these.
+NEWEST, OLDER = 1_600_000_000, 1_500_000_000
 BUSYBOX = "/usr/bin/busybox"
 
 
@@ -15,7 +16,8 @@ def package(ctx, mirror, name, files):
     tree = ctx.mkdir(f"packages/{name}")
     for path, (data, mode) in files.items():
         full = ctx.write(f"packages/{name}/{path}", data, mode)
-        os.utime(full, (NEWEST, NEWEST))
+        when = NEWEST if mode & 0o111 else OLDER
+        os.utime(full, (when, when))
     ctx.write(f"packages/{name}/DEBIAN/control", f"""Package: {name}
 Version: 1.0
 Architecture: all

@@ -7,7 +7,7 @@ import stat
 from buildkit import (BUILD, build, content, end_build, inside, members, nothing_left, ended,
                       sha256, start_build, unpack)
 from harness import case, descendants
-from mirrorkit import NEWEST, own_mirror
+from mirrorkit import NEWEST, OLDER, own_mirror
 
 LARGEST_MINIMAL = 3 * 1024 * 1024
 
@@ -147,7 +147,9 @@ def _(ctx):
     nothing_left(ctx, "1", "2")
     ctx.eq(sha256("out/1"), sha256("out/2"), "the two archives")
     ctx.true(os.path.getsize("out/1") <= LARGEST_MINIMAL, f"{os.path.getsize('out/1')} bytes")
-    ctx.eq(max(one.mtime for one in members("out/1").values()), NEWEST, "the newest time")
+    found = members("out/1")
+    ctx.eq(max(one.mtime for one in found.values()), NEWEST, "the newest time")
+    ctx.eq(found["usr/share/doc/busybox-static/copyright"].mtime, OLDER, "the time of a file")
     check_minimal(ctx, "out/1")
 
 
