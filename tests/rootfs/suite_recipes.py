@@ -41,7 +41,7 @@ WRONG = [
 ]
 
 
-@case("recipes-parse", "a recipe with an error is ended with the line that has it", only="user")
+@case("recipes-parse", "a recipe with an error is refused with the line that has it", only="user")
 def _(ctx):
     ctx.mkdir("out")
     for text, message in WRONG:
