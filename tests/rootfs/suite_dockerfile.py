@@ -8,7 +8,7 @@ import json
 import os
 import signal
 
-from buildkit import build, content, end_build, members, nothing_left, ended, start_build
+from buildkit import build, content, end_build, ended, members, nothing_left, start_build
 from harness import case, descendants
 
 STAND_IN = r'''#!/usr/bin/python3

@@ -4,7 +4,7 @@ import os
 import signal
 import stat
 
-from buildkit import (BUILD, build, content, end_build, inside, members, nothing_left, ended,
+from buildkit import (BUILD, build, content, end_build, ended, inside, members, nothing_left,
                       sha256, start_build, unpack)
 from harness import case, descendants
 from mirrorkit import NEWEST, OLDER, own_mirror
