@@ -6,7 +6,7 @@
 The sources are layers, and an include may only point downwards:
 
     tools -> include -> (nothing of src)
-    src/runtime -> src/{ns,mount,net,pty} -> src/sys
+    src/runtime -> src/{ns,mount,net,pty,rootfs} -> src/sys
 
 The table below is that picture; what it does not allow is an error. Tests may see everything.
 """
@@ -35,13 +35,15 @@ ALLOWED = {
     # A published port is one of the description's.
     "src/net": ["sys/", VOCABULARY, "nsbox/spec.hpp"],
     "src/pty": ["sys/", VOCABULARY],
+    # It makes what its public header describes.
+    "src/rootfs": ["sys/", VOCABULARY, "nsbox/rootfs.hpp"],
     "src/sys": [VOCABULARY],
-    "tests": ["nsbox/", "runtime/", "ns/", "mount/", "net/", "pty/", "sys/", "tests/"],
+    "tests": ["nsbox/", "runtime/", "ns/", "mount/", "net/", "pty/", "rootfs/", "sys/", "tests/"],
 }
 
 # What an include path of the project can begin with, and the directory it means.
 PREFIXES = {"nsbox/": "include/nsbox", "runtime/": "src/runtime", "ns/": "src/ns",
-            "mount/": "src/mount", "net/": "src/net", "pty/": "src/pty", "sys/": "src/sys",
+            "mount/": "src/mount", "net/": "src/net", "pty/": "src/pty", "rootfs/": "src/rootfs", "sys/": "src/sys",
             "tests/": "tests"}
 
 # Public headers are read by other people's compilers with nothing of ours installed but them.

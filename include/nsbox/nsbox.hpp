@@ -120,6 +120,9 @@ public:
     /// there are go on.
     Result<> remove_port(const PublishedPort& port);
 
+    /// What is otherwise than it was asked for, where that was allowed: a sentence each.
+    const std::vector<std::string>& notes() const noexcept;
+
     /// The descriptors that this object owns, for callers that close all others.
     std::vector<int> descriptors() const;
 

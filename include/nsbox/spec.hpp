@@ -108,7 +108,11 @@ struct Overlay {
     std::vector<std::string> lower;
     Upper upper_kind = Upper::none;
     std::string upper;  ///< With Upper::kept: what is written inside lands here...
-    std::string work;   ///< ...and this is an empty folder on the same file system.
+    std::string work;  ///< ...and this is an empty folder on the same file system. No two sandboxes
+                       ///< can have one upper folder at once.
+    /// With Upper::kept: where its file system cannot be an upper layer, what is written is lost at the
+    /// end as with Upper::temporary, and Sandbox::notes() says so.
+    bool else_temporary = false;
     std::string destination;
 };
 

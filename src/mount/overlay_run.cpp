@@ -131,27 +131,36 @@ bool compose(const Layers& layers, Options& options) noexcept
     return options.ok();
 }
 
-int mount_classic(ChildState& state, const Layers& layers, int place) noexcept
+int mount_classic(ChildState& state, const Layers& layers, const Fd& place) noexcept
 {
     Options options;
     if (!compose(layers, options))
         return state.failed(Site::too_many, -E2BIG);
-    if (const int rc = raw::fchdir(place); rc < 0)
+    const unsigned long flags = sys::ms_nosuid | sys::ms_nodev;
+    if (!place)
+        return raw::mount("overlay", "/", "overlay", flags, options.c_str());
+    if (const int rc = raw::fchdir(place.get()); rc < 0)
         return rc;
-    return raw::mount("overlay", ".", "overlay", sys::ms_nosuid | sys::ms_nodev, options.c_str());
+    return raw::mount("overlay", ".", "overlay", flags, options.c_str());
 }
 
 int mount_layers(const MountOverlay& step, ChildState& state, const Layers& layers) noexcept
 {
-    const Fd place = ensure_directory(state, step.target, 0755, 0755);
-    if (!place)
-        return place.error();
+    Fd place;
+    // "/" is where mounts are stacked; the name leads there by itself.
+    if (!is_root_path(step.target)) {
+        place = ensure_directory(state, step.target, 0755, 0755);
+        if (!place)
+            return place.error();
+    }
     const Target target = target_at(state, place, step.target);
     Fd tree = state.has_mount_api ? make_by_context(layers) : Fd{-EOPNOTSUPP};
-    int rc =
-        tree ? raw::move_mount(tree.get(), place.get(), "", MOVE_MOUNT_T_EMPTY_PATH) : tree.error();
+    int rc = tree.error();
+    if (tree)
+        rc = place ? raw::move_mount(tree.get(), place.get(), "", MOVE_MOUNT_T_EMPTY_PATH)
+                   : raw::move_mount(tree.get(), target.dir, target.name, 0);
     if (rc == -EOPNOTSUPP) {
-        rc = mount_classic(state, layers, place.get());
+        rc = mount_classic(state, layers, place);
         if (rc == 0)
             tree = reopen(state, target);
         if (rc == 0 && !tree)
@@ -163,6 +172,43 @@ int mount_layers(const MountOverlay& step, ChildState& state, const Layers& laye
     return 0;
 }
 
+/// Layers from the store have to be cloned by the kernel, which an unbindable mount forbids.
+int mount_stored(const MountOverlay& step, ChildState& state, const Layers& layers) noexcept
+{
+    if (const int rc = shield(state, false); rc < 0)
+        return state.failed(Site::make, rc);
+    const int rc = mount_layers(step, state, layers);
+    if (rc < 0)
+        return rc;
+    return shield(state, true);
+}
+
+/// What the kernel says where the fault may be with the upper folder's file system.
+bool may_be_upper(int rc) noexcept
+{
+    return rc == -EINVAL || rc == -EROFS || rc == -EOPNOTSUPP;
+}
+
+/// A work folder elsewhere is the caller's mistake, and not one of the file system's.
+bool are_together(const Layers& layers) noexcept
+{
+    struct ::stat upper;
+    struct ::stat work;
+    return raw::fstat(layers.upper.get(), &upper) == 0 &&
+           raw::fstat(layers.work.get(), &work) == 0 && upper.st_dev == work.st_dev;
+}
+
+int replace_upper(const MountOverlay& step, ChildState& state, Layers& layers) noexcept
+{
+    if (const int rc = make_stored(state, "upper", layers.upper); rc < 0)
+        return rc;
+    if (const int rc = make_stored(state, "work", layers.work); rc < 0)
+        return rc;
+    const int rc = mount_stored(step, state, layers);
+    state.has_replaced = rc == 0;
+    return rc;
+}
+
 }  // namespace
 
 int run(const MountOverlay& step, ChildState& state) noexcept
@@ -170,14 +216,16 @@ int run(const MountOverlay& step, ChildState& state) noexcept
     Layers layers;
     if (const int rc = open_layers(step, state, layers); rc < 0)
         return rc;
-    // Layers from the store have to be cloned by the kernel, which an unbindable mount forbids.
     if (step.temporary)
-        if (const int rc = shield(state, false); rc < 0)
-            return state.failed(Site::make, rc);
+        return mount_stored(step, state, layers);
     const int rc = mount_layers(step, state, layers);
-    if (rc < 0)
+    if (rc >= 0 || !step.else_temporary || !may_be_upper(rc) || !are_together(layers))
         return rc;
-    return step.temporary ? shield(state, true) : 0;
+    const Site site = state.site;
+    if (replace_upper(step, state, layers) == 0)
+        return 0;
+    // Then it was not the upper folder: the first error tells more.
+    return state.failed(site, rc);
 }
 
 }  // namespace nsbox::mount

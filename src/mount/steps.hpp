@@ -131,6 +131,7 @@ struct MountOverlay {
     const char* work;
     bool temporary;  ///< Upper and work folder come from the store.
     const char* target;
+    bool else_temporary = false;  ///< As if `temporary`, where the upper folder cannot be one.
 };
 
 /// Makes the new root the root, and lets go of the old one.

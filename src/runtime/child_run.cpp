@@ -76,6 +76,11 @@ void run_steps(const ChildProgram& program, ChildState& state, std::size_t from,
         if (rc < 0)
             give_up(program.channel, Tell::step_failed, rc, static_cast<int>(i), state.site,
                     state.detail.c_str());
+        if (state.has_replaced) {
+            state.has_replaced = false;
+            if (!tell(program.channel, Message{Tell::replaced, 0, static_cast<int>(i), 0}))
+                raw::exit_group(1);
+        }
     }
 }
 
@@ -112,6 +117,8 @@ void settle_parent_death(const ChildProgram& program) noexcept
     for (const int fd : {program.init_supervisor, program.init_group, program.init_lifeline})
         if (rc >= 0 && fd >= 0)
             rc = raw::fcntl(fd, F_SETFD, 0);
+    for (std::size_t i = 0; rc >= 0 && i < program.init_lock_count; ++i)
+        rc = raw::fcntl(program.init_locks[i], F_SETFD, 0);
     if (rc >= 0)
         rc = raw::fcntl(program.packet, F_SETFD, 0);
     if (rc >= 0)

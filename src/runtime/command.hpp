@@ -42,6 +42,7 @@ enum class Tell : std::uint32_t {
     moved,          ///< The set-up goes on in another process, the value-th; its pidfd comes along.
     command,        ///< The command's pidfd comes along.
     network,        ///< The sandbox's network namespace comes along.
+    replaced,       ///< The step made something else, as it was allowed to; step: its number.
     maps,           ///< The id maps are to be written now.
     terminal,       ///< The master of the sandbox's terminal comes along.
 };

@@ -464,13 +464,18 @@ struct Teller {
     {
         if (err == EROFS)
             words.hint = earlier_read_only(target);
+        if (err == EOVERFLOW)
+            words.hint = "the folder above it belongs to an id that has no number in the sandbox: "
+                         "map it too, as with --subids";
         return words;
     }
     std::string source_hint(const char* source) const;
     std::string overlay_hint(const mount::MountOverlay& s) const
     {
+        if (std::string hint = diagnose_upper(s.upper, s.work, err); !hint.empty())
+            return hint;
         for (std::size_t i = 0; err == EINVAL && i < s.lower_count; ++i)
-            if (std::string hint = diagnose_mounts_below(s.lower[i]); !hint.empty())
+            if (std::string hint = diagnose_lower(s.lower[i]); !hint.empty())
                 return hint;
         if (err == EINVAL)
             return "each layer has to be a folder; an ordinary user's may hold no mounts, and the "
@@ -604,6 +609,21 @@ std::string diagnose_clone_there(const Plan& plan, int err)
 }
 
 }  // namespace
+
+std::string describe_replaced(const Plan& plan, const Message& message)
+{
+    const auto index = static_cast<std::size_t>(message.step);
+    const auto* const overlay = message.step >= 0 && index < plan.steps.size()
+                                    ? std::get_if<mount::MountOverlay>(&plan.steps[index])
+                                    : nullptr;
+    if (overlay == nullptr || overlay->upper == nullptr)
+        return "a step of the set-up took another way than the one asked for";
+    std::string reason = diagnose_upper(overlay->upper, overlay->work, EINVAL);
+    if (reason.empty())
+        reason = "the upper folder " + std::string{overlay->upper} + " cannot be an upper layer";
+    return reason + "; what is written below " + overlay->target +
+           " is kept in memory and lost at the end";
+}
 
 Error describe_clone_failure(const Plan& plan, int err)
 {

@@ -1,13 +1,17 @@
 #include "runtime/diagnose.hpp"
 
 #include "mount/mountinfo.hpp"
+#include "sys/fd.hpp"
 #include "sys/raw.hpp"
 #include "sys/read_file.hpp"
 
 #include <cerrno>
 #include <cstdlib>
+#include <linux/fs.h>
 #include <linux/sched.h>
 #include <string_view>
+#include <sys/statvfs.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 namespace nsbox::runtime {
@@ -158,7 +162,56 @@ std::string diagnose_covered_proc()
            "that is there with --ro-bind /proc /proc";
 }
 
-std::string diagnose_mounts_below(const std::string& path)
+namespace {
+
+/// A file system that overlayfs refuses, or takes only for some purposes.
+struct FileSystem {
+    std::uint64_t magic;  ///< As statfs(2) has it.
+    const char* name;
+    bool upper;  ///< It can be an upper layer.
+    bool lower;
+};
+constexpr FileSystem file_systems[] = {
+    {0x794c7630, "overlay", false, true},  {0x6969, "nfs", false, true},
+    {0xf15f, "ecryptfs", false, false},    {0x4d44, "vfat", false, false},
+    {0x2011bab0, "exfat", false, false},   {0x65735546, "fuse", false, true},
+    {0x01021997, "9p", false, true},       {0xff534d42, "cifs", false, true},
+    {0xfe534d42, "smb3", false, true},     {0x5346544e, "ntfs", false, false},
+    {0x7366746e, "ntfs3", false, false},   {0x9660, "iso9660", false, true},
+    {0x73717368, "squashfs", false, true}, {0xe0f5e1e2, "erofs", false, true},
+    {0x9fa0, "proc", false, false},        {0x62656572, "sysfs", false, true},
+    {0x27e0eb, "cgroup", false, true},     {0x63677270, "cgroup2", false, true},
+    {0x482b, "hfsplus", false, false},     {0x0187, "autofs", false, false},
+};
+
+const FileSystem* file_system_of(const char* path, struct ::statfs& system)
+{
+    if (::statfs(path, &system) < 0)
+        return nullptr;
+    for (const FileSystem& known : file_systems)
+        if (known.magic == (static_cast<std::uint64_t>(system.f_type) & 0xffffffff))
+            return &known;
+    return nullptr;
+}
+
+/// Names are compared there without regard to case: overlayfs takes no such folder before Linux 6.17.
+bool folds_case(const std::string& path)
+{
+    const sys::Fd folder{raw::openat(AT_FDCWD, path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+    int flags = 0;
+    return folder && raw::call(SYS_ioctl, folder.get(), FS_IOC_GETFLAGS, &flags) == 0 &&
+           (flags & FS_CASEFOLD_FL) != 0;
+}
+
+bool is_elsewhere(const char* one, const char* other)
+{
+    struct ::stat a;
+    struct ::stat b;
+    return raw::fstatat(AT_FDCWD, one, &a, 0) == 0 && raw::fstatat(AT_FDCWD, other, &b, 0) == 0 &&
+           a.st_dev != b.st_dev;
+}
+
+std::string mounts_below(const std::string& path)
 {
     std::string list;
     int count = 0;
@@ -173,6 +226,50 @@ std::string diagnose_mounts_below(const std::string& path)
     return "the layer " + path + " has other mounts below it (" + list +
            (count > 3 ? ", ..." : "") +
            "), which an ordinary user may not leave out: use folders without mounts";
+}
+
+}  // namespace
+
+std::string diagnose_lower(const std::string& path)
+{
+    struct ::statfs system;
+    if (const FileSystem* const known = file_system_of(path.c_str(), system);
+        known != nullptr && !known->lower)
+        return "the layer " + path + " is on a file system (" + known->name +
+               ") that no overlay takes: copy it to another";
+    if (folds_case(path))
+        return "the layer " + path +
+               " makes no difference between large and small letters, which this kernel's "
+               "overlayfs "
+               "does not take: copy it to a folder that does";
+    if (std::string text = mounts_below(path); !text.empty())
+        return text;
+    if (const FileSystem* const known = file_system_of(path.c_str(), system);
+        known != nullptr && std::string_view{known->name} == "overlay")
+        return "the layer " + path +
+               " is on an overlay itself, and the kernel stacks no more than two: use one that is "
+               "not";
+    return {};
+}
+
+std::string diagnose_upper(const char* upper, const char* work, int err)
+{
+    if (upper == nullptr || (err != EINVAL && err != EROFS && err != EOPNOTSUPP))
+        return {};
+    const std::string folder = std::string{"the upper folder "} + upper;
+    struct ::statfs system;
+    if (const FileSystem* const known = file_system_of(upper, system);
+        known != nullptr && !known->upper)
+        return folder + " is on a file system (" + known->name +
+               ") that cannot be an upper layer: use a folder on ext4, xfs, btrfs or tmpfs";
+    if (::statfs(upper, &system) == 0 && (system.f_flags & ST_RDONLY) != 0)
+        return folder + " is on a file system that is mounted read-only";
+    if (work != nullptr && is_elsewhere(upper, work))
+        return std::string{"the work folder "} + work + " is on another file system than " + folder;
+    if (folds_case(upper))
+        return folder + " makes no difference between large and small letters, which this kernel's "
+                        "overlayfs does not take";
+    return {};
 }
 
 std::string diagnose_security_module()

@@ -27,8 +27,11 @@ std::string diagnose_seccomp();
 /// Parts of /proc are covered, for which the kernel refuses a new procfs.
 std::string diagnose_covered_proc();
 
-/// Mounts below a folder that is to be a layer of an overlay.
-std::string diagnose_mounts_below(const std::string& path);
+/// Why a folder cannot be the lower layer of an overlay: its file system, or the mounts below it.
+std::string diagnose_lower(const std::string& path);
+
+/// Why a folder cannot be an overlay's upper layer. Null is a folder that nothing is known against.
+std::string diagnose_upper(const char* upper, const char* work, int err);
 
 /// A security module's label on this process.
 std::string diagnose_security_module();

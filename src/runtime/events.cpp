@@ -156,6 +156,11 @@ void Events::started(pid_t child, pid_t command, const NamespaceReport& report,
           ", \"namespaces\": {" + namespaces + "}");
 }
 
+void Events::note(const std::string& text) const
+{
+    write("\"event\": \"note\", \"message\": " + json_text(text));
+}
+
 void Events::network(const net::HelperClient& helper) const
 {
     const net::user::LinkReport& link = helper.link();

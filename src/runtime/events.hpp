@@ -21,6 +21,8 @@ public:
     /// `group`: the path of the sandbox's own control group, or empty.
     void started(pid_t child, pid_t command, const NamespaceReport& report,
                  const std::string& group = {}) const;
+    /// Something is otherwise than it was asked for.
+    void note(const std::string& text) const;
     /// The sandbox has a network, through this kind of link...
     void network(const net::HelperClient& helper) const;
     /// ...or has it no more.

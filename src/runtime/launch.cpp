@@ -201,6 +201,7 @@ public:
         correct_user_namespace();
         running.report = report_;
         running.locks = std::move(locks_);
+        running.notes = std::move(notes_);
         running.joined = plan_.join_pid >= 0;
         if (network_)
             network_->follow(running.pidfd);
@@ -346,9 +347,15 @@ private:
                               std::string{"the upper folder "} + overlay->upper +
                                   " is in use by another sandbox",
                               "give each sandbox an upper folder of its own");
-            if (upper)
-                locks_.push_back(std::move(upper));
+            if (!upper)
+                continue;
+            lock_numbers_.push_back(upper.get());
+            locks_.push_back(std::move(upper));
         }
+        // Init holds them too, should this process end before the sandbox does.
+        if (plan_.needs_init)
+            plan_.keep_in_init.insert(plan_.keep_in_init.end(), lock_numbers_.begin(),
+                                      lock_numbers_.end());
         return {};
     }
 
@@ -464,6 +471,8 @@ private:
         p.init_adopts = plan_.subreaper;
         p.init_group = plan_.group;
         p.init_lifeline = plan_.lifeline;
+        p.init_locks = lock_numbers_.data();
+        p.init_lock_count = lock_numbers_.size();
         p.host_terminal = plan_.host_terminal.get();
         p.hide = plan_.hide;
         p.first_steps = plan_.first_steps;
@@ -603,6 +612,10 @@ private:
                 else if (moves_to_come() > 0 || write_maps())
                     continue;
                 return received.error != 0 ? std::move(received) : Received{};
+            }
+            if (received.message.kind == Tell::replaced) {
+                notes_.push_back(describe_replaced(plan_, received.message));
+                continue;
             }
             if (received.message.kind == Tell::terminal) {
                 terminal_ = std::move(received.descriptor);
@@ -866,6 +879,8 @@ private:
     int late_file_ = -1;  ///< One of them.
     std::vector<Fd> early_;
     std::vector<Fd> locks_;
+    std::vector<int> lock_numbers_;
+    std::vector<std::string> notes_;
     std::vector<Filter> filters_;
     std::string packet_number_;
     const char* init_argv_[3] = {};

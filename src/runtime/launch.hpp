@@ -19,9 +19,10 @@ namespace nsbox::runtime {
 struct Running {
     pid_t pid = -1;  ///< The direct child, as this process's pid namespace numbers it.
     sys::Fd pidfd;
-    sys::Fd channel;             ///< From init; invalid where the child is the command itself.
-    std::vector<sys::Fd> locks;  ///< On folders that no other sandbox may use meanwhile.
-    sys::Fd command;             ///< A pidfd of the command; invalid where init keeps it to itself.
+    sys::Fd channel;                 ///< From init; invalid where the child is the command itself.
+    std::vector<std::string> notes;  ///< See Sandbox::notes().
+    std::vector<sys::Fd> locks;      ///< On folders that no other sandbox may use meanwhile.
+    sys::Fd command;  ///< A pidfd of the command; invalid where init keeps it to itself.
     pid_t command_pid = -1;
     sys::Fd terminal;            ///< The master of the sandbox's terminal.
     bool ends_together = false;  ///< The child ends, with everything, when the command does.

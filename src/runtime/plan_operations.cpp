@@ -120,6 +120,8 @@ private:
 
     static bool covers_root(const Operation& operation)
     {
+        if (const auto* overlay = std::get_if<Overlay>(&operation))
+            return normal(overlay->destination) == "/";
         const auto* bind = std::get_if<Bind>(&operation);
         return bind != nullptr && normal(bind->destination) == "/" &&
                bind->if_missing == IfMissing::fail;
@@ -129,7 +131,8 @@ private:
     {
         const auto* overlay = std::get_if<Overlay>(&operation);
         return std::holds_alternative<Data>(operation) ||
-               (overlay != nullptr && overlay->upper_kind == Overlay::Upper::temporary);
+               (overlay != nullptr &&
+                (overlay->upper_kind == Overlay::Upper::temporary || overlay->else_temporary));
     }
 
     /// Whether an operation can change files of the host's.
@@ -297,8 +300,8 @@ private:
         const bool kept = op.upper_kind == Overlay::Upper::kept;
         step(mount::MountOverlay{lower.data(), lower.size(), kept ? keep(op.upper) : nullptr,
                                  kept ? keep(op.work) : nullptr,
-                                 op.upper_kind == Overlay::Upper::temporary,
-                                 target(op.destination)});
+                                 op.upper_kind == Overlay::Upper::temporary, target(op.destination),
+                                 kept && op.else_temporary});
         return {};
     }
 

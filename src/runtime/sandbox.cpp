@@ -190,6 +190,8 @@ Result<Sandbox> Sandbox::start(const Spec& spec, const Watch& watch)
     it.status = spec.status_descriptor.value_or(-1);
     events.started(it.running.pid, it.running.command_pid, it.running.report,
                    it.running.group ? it.running.group->path() : std::string{});
+    for (const std::string& text : it.running.notes)
+        events.note(text);
     if (it.running.network) {
         events.network(*it.running.network);
         for (const PublishedPort& port : it.running.network->ports())
@@ -282,6 +284,11 @@ Result<> Sandbox::remove_port(const PublishedPort& port)
         return runtime::refuse_ports();
     state_->events.port_removed(TRY(network->remove_port(port)));
     return {};
+}
+
+const std::vector<std::string>& Sandbox::notes() const noexcept
+{
+    return state_->running.notes;
 }
 
 std::vector<int> Sandbox::descriptors() const

@@ -703,3 +703,25 @@ TEST_CASE("parser: random words give either a request without errors or errors w
         CHECK((parsed.request.has_value() ? only_warnings : !parsed.errors.empty()));
     }
 }
+
+TEST_CASE("parser: id maps are taken in their order, and imply a user namespace")
+{
+    const Spec spec =
+        spec_of({"--map-uid", "0:100000:65536", "--map-gid=5:6:7", "--map-uid", "65536:1000:1"});
+    REQUIRE(spec.uid_map.size() == 2);
+    CHECK(spec.uid_map[0].inside == 0);
+    CHECK(spec.uid_map[0].outside == 100000);
+    CHECK(spec.uid_map[0].count == 65536);
+    CHECK(spec.uid_map[1].inside == 65536);
+    REQUIRE(spec.gid_map.size() == 1);
+    CHECK(spec.gid_map[0].outside == 6);
+    CHECK(spec.namespaces.user == Own::yes);
+    CHECK(error_of({"--map-uid", "0:1"}) ==
+          "--map-uid takes INSIDE:OUTSIDE:COUNT, as in 0:100000:65536, not \"0:1\"");
+    CHECK(error_of({"--map-gid", "0:1:2:3"}) ==
+          "--map-gid takes INSIDE:OUTSIDE:COUNT, as in 0:100000:65536, not \"0:1:2:3\"");
+    CHECK(error_of({"--subids", "--map-uid", "0:1:2"}) ==
+          "--subids is not compatible with --map-uid and --map-gid");
+    CHECK(error_of({"--userns", "3", "--map-uid", "0:1:2"}) ==
+          "--userns is not compatible with --subids, --map-uid and --map-gid");
+}
