@@ -329,6 +329,33 @@ TEST_CASE("describe: ENOSPC from a mount means the number of mounts, not space")
     CHECK(said({mount::MakeRoot{}}, Site::step, ENOSPC) == "Failed to mount tmpfs: " + limit);
 }
 
+TEST_CASE("describe: a file system that cannot be a layer of an overlay is named")
+{
+    mount::MountOverlay upper = overlay;
+    upper.upper = upper.work = "/proc/self";
+    CHECK(
+        said({upper}, Site::step, EINVAL) ==
+        "Can't make overlay mount on /t: Invalid argument (hint: the upper folder /proc/self is on "
+        "a file system (proc) that cannot be an upper layer: use a folder on ext4, xfs, btrfs or "
+        "tmpfs)");
+    CHECK(said({upper}, Site::step, EIO) == "Can't make overlay mount on /t: Input/output error");
+    const char* const lower[] = {"/proc/self"};
+    const mount::MountOverlay layer{lower, 1, nullptr, nullptr, false, "/t"};
+    CHECK(
+        said({layer}, Site::step, EINVAL) ==
+        "Can't make overlay mount on /t: Invalid argument (hint: the layer /proc/self is on a file "
+        "system (proc) that no overlay takes: copy it to another)");
+    Plan plan;
+    plan.steps = {upper};
+    CHECK(
+        runtime::describe_replaced(plan, {Tell::replaced, 0, 0, 0}) ==
+        "the upper folder /proc/self is on a file system (proc) that cannot be an upper layer: use "
+        "a folder on ext4, xfs, btrfs or tmpfs; what is written below /t is kept in memory and "
+        "lost at the end");
+    for (const int step : {-1, 1})
+        CHECK_FALSE(runtime::describe_replaced(plan, {Tell::replaced, 0, step, 0}).empty());
+}
+
 TEST_CASE("describe: what overlayfs calls an invalid argument is explained")
 {
     CHECK(said({overlay}, Site::step, EINVAL) ==

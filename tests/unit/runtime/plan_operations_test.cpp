@@ -144,6 +144,30 @@ TEST_CASE("plan operations: the root is a tmpfs unless the first operation cover
     CHECK(plain({BindDescriptor{30, "/"}}));
 }
 
+TEST_CASE("plan operations: an overlay as the root needs no file system below it")
+{
+    Overlay op = overlay(Overlay::Upper::temporary);
+    op.destination = "//";
+    Spec spec = plain_spec();
+    spec.operations = {op};
+    CHECK_FALSE(step_of<mount::MakeRoot>(planned(spec, user_host())).plain);
+    op.destination = "/x";
+    spec.operations = {op};
+    CHECK(step_of<mount::MakeRoot>(planned(spec, user_host())).plain);
+}
+
+TEST_CASE("plan operations: an upper folder that memory may stand in for gets a store")
+{
+    Overlay op = overlay(Overlay::Upper::kept);
+    op.else_temporary = true;
+    Spec spec = plain_spec();
+    spec.operations = {op};
+    const Plan plan = planned(spec, user_host());
+    CHECK(steps_of<mount::MakeStore>(plan).size() == 1);
+    CHECK(step_of<mount::MountOverlay>(plan).else_temporary);
+    CHECK_FALSE(step_of<mount::MountOverlay>(plan).temporary);
+}
+
 TEST_CASE("plan operations: data and throw-away overlays get a store that comes first")
 {
     CHECK(tree_of({bind_over("/"), Data{30, "/d"}}) == "MakeStore MakeRoot BindTree BindContents");
