@@ -127,8 +127,16 @@ int run(const TakeMappedIds& step, ChildState& state) noexcept
         return state.failed(Site::gid, rc);
     if (const int rc = raw::setresuid(step.uid); rc < 0)
         return state.failed(Site::uid, rc);
-    const int rc = regain_capabilities();
-    return rc < 0 ? state.failed(Site::uid, rc) : 0;
+    if (const int rc = regain_capabilities(); rc < 0)
+        return state.failed(Site::uid, rc);
+    // Another id has cleared it (prctl(2)); the supervisor may have died meanwhile.
+    if (const int rc = raw::prctl(PR_SET_PDEATHSIG, SIGKILL); rc < 0)
+        return state.failed(Site::uid, rc);
+    pollfd supervisor{state.channel, 0, 0};
+    const timespec now{};
+    if (raw::poll(&supervisor, 1, &now) > 0 && (supervisor.revents & POLLHUP) != 0)
+        raw::exit_group(1);
+    return 0;
 }
 
 int run(const JoinUserNamespace& step, ChildState&) noexcept

@@ -194,7 +194,7 @@ public:
     {
         Folder one = TRY(open_folder(upper, ".", {}));
         Folder other = TRY(open_folder(lower, ".", {}));
-        TRY(merge(one, &other, 0));
+        TRY(merge(one, &other, false, 0));
         std::sort(changes_.begin(), changes_.end(),
                   [](const Change& a, const Change& b) { return a.path < b.path; });
         return std::move(changes_);
@@ -206,16 +206,18 @@ private:
         changes_.push_back({kind, std::move(path), S_ISDIR(status.st_mode)});
     }
 
-    /// One folder of the upper tree, over the one that the lower tree has there, if it has one.
-    Result<> merge(const Folder& upper, const Folder* lower, unsigned depth)
+    /// One folder of the upper tree, over the one that the lower tree has there, if it has one. What is
+    /// below an opaque folder is not marked as such again.
+    Result<> merge(const Folder& upper, const Folder* lower, bool is_opaque, unsigned depth)
     {
         if (depth > deepest)
             return refuse(cannot_compare, upper.name, "its folders are nested too deeply");
+        is_opaque = is_opaque || mark(through_proc(upper, "."), "opaque") == "y";
         const std::set<std::string> names = TRY(names_in(upper));
         for (const std::string& name : names)
-            TRY(compare(upper, lower, name, depth));
+            TRY(compare(upper, lower, name, is_opaque, depth));
         // What the lower folder has beside these does not show through an opaque one.
-        if (lower == nullptr || mark(through_proc(upper, "."), "opaque") != "y")
+        if (lower == nullptr || !is_opaque)
             return {};
         for (const std::string& name : TRY(names_in(*lower)))
             if (names.count(name) == 0)
@@ -247,7 +249,7 @@ private:
     }
 
     Result<> compare(const Folder& upper, const Folder* lower, const std::string& name,
-                     unsigned depth)
+                     bool is_opaque, unsigned depth)
     {
         const auto found = TRY(look(upper, name));
         if (!found)
@@ -266,17 +268,18 @@ private:
             note(Change::Kind::added, below(upper.name, name), now);
         else if (!TRY(is_same(upper, *lower, name, now, *before)))
             note(Change::Kind::changed, below(upper.name, name), now);
-        return S_ISDIR(now.st_mode) ? descend(upper, lower, name, before, depth) : Result<>{};
+        return S_ISDIR(now.st_mode) ? descend(upper, lower, name, before, is_opaque, depth)
+                                    : Result<>{};
     }
 
     Result<> descend(const Folder& upper, const Folder* lower, const std::string& name,
-                     const std::optional<Status>& before, unsigned depth)
+                     const std::optional<Status>& before, bool is_opaque, unsigned depth)
     {
         const Folder inner = TRY(open_folder(upper.fd.get(), name, below(upper.name, name)));
         if (!before || !S_ISDIR(before->st_mode))
-            return merge(inner, nullptr, depth + 1);
+            return merge(inner, nullptr, is_opaque, depth + 1);
         const Folder under = TRY(open_folder(lower->fd.get(), name, inner.name));
-        return merge(inner, &under, depth + 1);
+        return merge(inner, &under, is_opaque, depth + 1);
     }
 
     Result<bool> is_same(const Folder& upper, const Folder& lower, const std::string& name,

@@ -39,7 +39,9 @@ public:
     {
         const pid_t child = ::fork();
         if (child == 0) {
-            ::execl("/bin/rm", "rm", "-rf", top_.c_str(), nullptr);
+            // The kernel leaves a folder without a mode in the work folder.
+            ::execl("/bin/sh", "sh", "-c", "chmod -R u+rwx \"$0\"; rm -rf \"$0\"", top_.c_str(),
+                    nullptr);
             ::_exit(1);
         }
         ::waitpid(child, nullptr, 0);
