@@ -25,8 +25,6 @@ namespace {
 namespace raw = sys::raw;
 using sys::Fd;
 
-constexpr Literal cannot_confine{"Can't confine the unpacking"};
-
 constexpr std::array programs{"newuidmap", "newgidmap"};
 
 std::string find_in_path(const std::string& name)

@@ -24,6 +24,9 @@ Ownership best_ownership();
 /// Why the caller has none, for a message; empty where he has some.
 std::string why_no_subordinate_ids(StoredIds& ids);
 
+/// How an error of Confined::start() begins.
+inline constexpr Literal cannot_confine{"Can't confine the unpacking"};
+
 /// Which ids of a user's own namespace mean whom.
 constexpr std::uint32_t subordinate_count = 65536;
 /// The caller himself, where ids below are subordinate ones.

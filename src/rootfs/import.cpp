@@ -316,9 +316,18 @@ Result<Imported> import(const Store& store, const ImportRequest& request)
     imported.digest = address.digest;
     imported.was_there = !address.digest.empty() && store.has(address.digest);
     if (!imported.was_there) {
-        const Ownership ownership = TRY(ownership_for(request.owners, imported.notes));
+        Ownership ownership = TRY(ownership_for(request.owners, imported.notes));
         Result<std::string> done =
             unpack_and_publish(store, request, input, address, ownership, imported);
+        // That the ids are there does not mean that they can be used. Nothing was read then.
+        if (!done && !request.owners && ownership.owners == Owners::subordinate &&
+            done.error().op.view() == cannot_confine.view()) {
+            imported.notes.push_back("all files belong to you, their owners are in the manifest "
+                                     "only: " +
+                                     done.error().message());
+            ownership = {Owners::recorded, {}};
+            done = unpack_and_publish(store, request, input, address, ownership, imported);
+        }
         if (!done)
             return tl::make_unexpected(std::move(done).error());
         imported.digest = std::move(*done);

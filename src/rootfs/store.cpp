@@ -479,7 +479,9 @@ std::vector<Staging> Store::dead_stagings() const
         return dead;
     for (const std::string& name : list_folder(staging_.get())) {
         Fd folder{raw::openat(staging_.get(), name.c_str(), open_folder)};
-        if (folder && lock(folder.get(), LOCK_EX | LOCK_NB) == 0)
+        // What became a root meanwhile has another place, and is not for the taking.
+        if (folder && lock(folder.get(), LOCK_EX | LOCK_NB) == 0 &&
+            is_same_file(folder.get(), staging_.get(), name))
             dead.push_back({name, std::move(folder)});
     }
     return dead;

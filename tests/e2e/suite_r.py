@@ -356,6 +356,57 @@ def devices_and_owners(ctx):
     ctx.eq((store.roots(), store.names("staging")), ([], []), "removed")
 
 
+@case("R01", "where subordinate ids cannot be used after all, owners are recorded, with a line that "
+      "says why; --owners subordinate is refused", only="user")
+def no_subordinate_ids(ctx):
+    if not has_subordinate_ids(ctx):
+        ctx.skip("this user has no subordinate ids")
+    store = Store(ctx)
+    path = archive(ctx, "a", member("f", data=b"f", uid=5, gid=6))
+    ctx.write("fake/newuidmap", "#!/bin/sh\nexit 1\n", 0o755)
+    env = dict(os.environ, PATH=os.path.join(ctx.dir, "fake") + ":" + os.environ["PATH"])
+    store.refuses(path, "newuidmap: it cannot map.*--owners recorded", "--owners", "subordinate",
+                  env=env)
+    result = ctx.ok(store.run("import", path, env=env))
+    digest = result.out.strip()
+    ctx.true("owners are in the manifest only" in result.err, f"a line: {result}")
+    ctx.eq((store.show(digest)["owners"], store.paths(digest)["f"][2:4]), ("recorded", ["5", "6"]),
+           "recorded")
+    ctx.fails(store.run("import", "--owners", "subordinate", path), rc=1,
+              err="it is in the store with --owners recorded")
+    ctx.ok(store.run("rm", digest))
+    store.add(path, "--owners", "subordinate")
+    ctx.eq(store.show(digest)["owners"], "subordinate", "positive control")
+
+
+@case("R-hostile", "without namespaces the paths alone keep an archive inside, and a line says so")
+def one_wall(ctx):
+    store = Store(ctx)
+    outside = ctx.mkdir("outside")
+    ctx.write("outside/victim", VICTIM)
+    before = casekit.snapshot(outside)
+    # In a user namespace of the case's own, where there can be no more of them.
+    limits = ("for n in user mnt ipc uts; do echo 0 > /proc/sys/user/max_${n}_namespaces; done; "
+              'exec "$@"')
+    inside = (casekit.tool(ctx, "unshare"), "--user", "--map-root-user", "sh", "-ec", limits, "sh")
+
+    def imported(*members):
+        path = archive(ctx, "a", *members)
+        return ctx.run(*inside, *store.words("import", path), timeout=60)
+
+    result = ctx.ok(imported(folder("usr"), link("bin", "/usr"), member("bin/x", data=b"in"),
+                             folder("shut", mode=0), member("shut/f")))
+    ctx.true("without namespaces" in result.err, f"a line: {result}")
+    digest = result.out.strip()
+    ctx.eq(sorted(store.paths(digest)), ["bin", "shut", "shut/f", "usr", "usr/x"], "paths")
+    ctx.fails(imported(link("esc", outside), member("esc/x", data=b"x")), err="leads nowhere")
+    ctx.fails(imported(link("esc", "../../../../../../../.." + outside), member("esc/x")),
+              err="leads nowhere")
+    ctx.fails(imported(link("esc", outside), member("h", tarfile.LNKTYPE, target="esc/victim")),
+              err="not in the tree")
+    casekit.unchanged(ctx, outside, before, "one wall")
+
+
 @case("R-hostile", "strange names come through, those that no file can have are refused, folders "
       "without permissions can be filled, verified and removed")
 def strange_names(ctx):
@@ -618,7 +669,7 @@ def images_hostile(ctx):
 
 # -- the store ---------------------------------------------------------------------------------
 
-def many_files(ctx, name="many.tar", count=1500):
+def many_files(ctx, count, name="many.tar"):
     return archive(ctx, name, *[member(f"d{i // 50}/f{i}", data=bytes([i % 251]) * 3000)
                                 for i in range(count)])
 
@@ -658,7 +709,7 @@ def killed(ctx):
 @case("R05", "twenty first uses at once share one extraction")
 def together(ctx):
     store = Store(ctx)
-    path = many_files(ctx)
+    path = many_files(ctx, count=800)
     procs = [ctx.popen(*store.words("import", "--name", f"n{i}", path)) for i in range(20)]
     inodes = set()
     digests = set()
