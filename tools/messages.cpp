@@ -19,6 +19,26 @@ void write_out(int fd, const std::string& text)
     }
 }
 
+namespace {
+
+std::string escaped(const std::string& text)
+{
+    std::string result;
+    for (const char c : text) {
+        const auto byte = static_cast<unsigned char>(c);
+        if (byte >= ' ' && byte != 0x7f) {
+            result += c;
+            continue;
+        }
+        result += '\\';
+        for (const unsigned shift : {6U, 3U, 0U})
+            result += static_cast<char>('0' + (byte >> shift & 7U));
+    }
+    return result;
+}
+
+}  // namespace
+
 void Messages::print(const char* level, const std::string& text) const
 {
     // Nobody may be reading, or never read: that is no reason to wait for ever, or to die.
@@ -28,7 +48,8 @@ void Messages::print(const char* level, const std::string& text) const
         return;
     void (*const before)(int) = ::signal(SIGPIPE, SIG_IGN);
     // One write, so that lines of several processes do not mix.
-    write_out(STDERR_FILENO, (level_prefix_ ? level : "") + program_ + ": " + text + "\n");
+    write_out(STDERR_FILENO, (level_prefix_ ? level : "") + program_ + ": " +
+                                 (escapes_ ? escaped(text) : text) + "\n");
     ::signal(SIGPIPE, before);
 }
 

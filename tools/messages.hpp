@@ -12,6 +12,9 @@ public:
     /// From here on every line begins with the syslog severity in angle brackets.
     void use_level_prefix() { level_prefix_ = true; }
 
+    /// From here on control characters are written as \\ooo: the text may hold somebody else's words.
+    void escape_controls() { escapes_ = true; }
+
     void error(const std::string& text) const { print("<3>", text); }
     void warning(const std::string& text) const { print("<4>", text); }
     void note(const std::string& text) const { print("<6>", text); }
@@ -21,6 +24,7 @@ private:
 
     std::string program_;
     bool level_prefix_ = false;
+    bool escapes_ = false;
 };
 
 /// Writes all of `text`; errors are not reported, since there is no better place to.

@@ -141,6 +141,7 @@ int give_up(const Messages& messages, const std::string& text)
 int run_main(const Words& words)
 {
     Messages messages{"nsbox"};
+    messages.escape_controls();
     const pid_t parent = ::getppid();
     if (!prepare_process(messages))
         return failed;

@@ -306,13 +306,21 @@ private:
         if (!shown)
             return fail(std::string{"Can't show "} + text + ": " + ::strerrordesc_np(errno) +
                         " (hint: " + name + " takes PATH or PATH:DEST)");
-        if (shown->destination.empty() || shown->destination == "/")
+        if (has_dots(shown->destination))
+            return fail(std::string{name} + " " + text +
+                        ": the destination must not have \"..\" in it");
+        if (shown->destination.find_first_not_of('/') == std::string::npos)
             return fail(std::string{name} + " " + text +
                         ": it can't be the whole root (hint: --rootfs DIR is for that)");
         spec().operations.emplace_back(Bind{shown->source, shown->destination, access});
         if (shown->source == shown->destination)
             request_.shown.push_back(shown->source);
         return true;
+    }
+
+    static bool has_dots(const std::string& path)
+    {
+        return ("/" + path + "/").find("/../") != std::string::npos;
     }
 
     /// A path may have colons: what exists as it is written has no destination.
@@ -454,14 +462,14 @@ std::string run_help()
     for (const RunOption& option : table)
         text += line_of(option);
     text += "\nAs on the bwrap command line (see nsbox --help):\n";
-    std::string line = "   ";
+    std::string line = " ";
     constexpr std::size_t width = 100;
     for (const OptionInfo& option : all_options()) {
         if (!is_shared(option.opt))
             continue;
         if (line.size() + std::strlen(option.name) + 1 > width) {
             text += line + "\n";
-            line = "   ";
+            line = " ";
         }
         line += std::string{" "} + option.name;
     }

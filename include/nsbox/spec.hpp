@@ -120,6 +120,9 @@ struct Overlay {
     /// With Upper::kept: where its file system cannot be an upper layer, what is written is lost at the
     /// end as with Upper::temporary, and Sandbox::notes() says so.
     bool else_temporary = false;
+    /// Names right below the uppermost layer: where these are folders that belong to an id that the sandbox
+    /// does not have, they belong to its own inside, so that something can be made in them.
+    std::vector<std::string> own_folders;
     std::string destination;
 };
 

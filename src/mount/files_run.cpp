@@ -89,10 +89,29 @@ Fd create_file(ChildState& state, const char* path, unsigned mode, unsigned pare
 
 }  // namespace
 
+namespace {
+
+/// Puts a new file in the place of one that cannot be written.
+Fd replace_file(ChildState& state, const WriteFile& step) noexcept
+{
+    Place place;
+    if (const int rc = ensure_parents(state, step.target, step.parent_mode, place); rc < 0)
+        return Fd{rc};
+    if (const int rc = raw::unlinkat(place.parent.get(), place.name, 0); rc < 0)
+        return Fd{rc};
+    return Fd{raw::openat(place.parent.get(), place.name,
+                          O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, step.mode)};
+}
+
+}  // namespace
+
 int run(const WriteFile& step, ChildState& state) noexcept
 {
     state.site = Site::create;
-    const Fd file = create_file(state, step.target, step.mode, step.parent_mode);
+    Fd file = create_file(state, step.target, step.mode, step.parent_mode);
+    // One that belongs to nobody here.
+    if (step.text != nullptr && (file.error() == -EACCES || file.error() == -EOVERFLOW))
+        file = replace_file(state, step);
     if (!file)
         return file.error();
     const int rc = step.text != nullptr ? write_all(file.get(), step.text, step.size)

@@ -73,6 +73,23 @@ int open_layers(const MountOverlay& step, ChildState& state, Layers& layers) noe
     return open_folder(state, step.work, layers.work);
 }
 
+/// What belongs to nobody here can be changed by nobody, nor can anything be made in it. A folder of ours
+/// in the upper layer makes it ours.
+int make_own(const MountOverlay& step, ChildState& state, const Layers& layers) noexcept
+{
+    constexpr unsigned nobody = 65534;  // kernel.overflowuid, user_namespaces(7)
+    for (std::size_t i = 0; layers.upper && i < step.own_count; ++i) {
+        struct ::stat status;
+        if (raw::fstatat(layers.lower[0].get(), step.own[i], &status, AT_SYMLINK_NOFOLLOW) < 0 ||
+            !S_ISDIR(status.st_mode) || (status.st_uid != nobody && status.st_gid != nobody))
+            continue;
+        const int rc = raw::mkdirat(layers.upper.get(), step.own[i], status.st_mode & 07777);
+        if (rc < 0 && rc != -EEXIST)
+            return state.failed(Site::make, rc);
+    }
+    return 0;
+}
+
 int configure(int fs, const char* key, const char* value) noexcept
 {
     return raw::fsconfig(fs, FSCONFIG_SET_STRING, key, value, 0);
@@ -218,6 +235,8 @@ int run(const MountOverlay& step, ChildState& state) noexcept
 {
     Layers layers;
     if (const int rc = open_layers(step, state, layers); rc < 0)
+        return rc;
+    if (const int rc = make_own(step, state, layers); rc < 0)
         return rc;
     if (step.temporary)
         return mount_stored(step, state, layers);

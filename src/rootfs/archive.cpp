@@ -14,6 +14,12 @@ namespace nsbox::rootfs {
 
 namespace {
 
+bool has(const Entry& entry, const char* attribute)
+{
+    return std::any_of(entry.attributes.begin(), entry.attributes.end(),
+                       [&](const auto& it) { return it.first == attribute; });
+}
+
 namespace raw = sys::raw;
 using Type = Entry::Type;
 
@@ -226,7 +232,8 @@ Result<bool> Archive::next(Entry& entry)
     std::size_t size = 0;
     ::archive_entry_xattr_reset(entry_);
     while (::archive_entry_xattr_next(entry_, &attribute, &value, &size) == ARCHIVE_OK)
-        if (attribute != nullptr && attribute[0] != '\0')
+        // An archive may have each in two forms, of which either is read.
+        if (attribute != nullptr && attribute[0] != '\0' && !has(entry, attribute))
             entry.attributes.emplace_back(attribute,
                                           std::string{static_cast<const char*>(value), size});
     return true;

@@ -502,6 +502,9 @@ Result<Manifest> Tree::finish()
             entry.mode = 0755;
         }
         entry.path = found.path;
+        // Whoever is to use the root has to get into it.
+        if (found.path == ".")
+            entry.mode |= 0700;
         std::sort(entry.attributes.begin(), entry.attributes.end());
         devices_.erase(found.path);
         const bool has_links = found.open < 0 && found.status.st_nlink > 1;
@@ -518,7 +521,7 @@ Result<Manifest> Tree::finish()
             struct ::stat status = found.status;
             TRY(take_owner(-1, {}, entry, status, found.open));
         }
-        int rc = raw::fchmod(found.open, entry.mode);
+        int rc = raw::fchmod(found.open, found.path == "." ? entry.mode | 0700 : entry.mode);
         if (rc == 0)
             rc = set_times(found.open, nullptr, entry);
         return rc < 0 ? failed(found.path, rc) : Result<>{};

@@ -153,36 +153,60 @@ bool shares_network(const Spec& spec)
     return spec.namespaces.net == Own::no || spec.join_network;
 }
 
-/// Makes a folder that may be there already.
-Result<> make_folder(const std::string& path, unsigned mode)
+constexpr Literal no_overlay{"Can't use the overlay"};
+
+/// What is changed keeps its mode and the set-user-id bit: nobody else may come near it.
+Result<> close_to_others(const Fd& folder, const std::string& path, bool is_new)
 {
-    if (::mkdir(path.c_str(), mode) < 0 && errno != EEXIST)
-        return fail("Can't make the folder", errno, path);
-    return {};
+    struct stat status;
+    if (::fstat(folder.get(), &status) < 0)
+        return fail(no_overlay, errno, path);
+    if (status.st_uid != ::geteuid())
+        return refuse(no_overlay, path, "the folder belongs to somebody else");
+    if ((status.st_mode & 077) == 0)
+        return {};
+    if (!is_new)
+        return refuse(no_overlay, path, "others may enter the folder, and run what lies in it",
+                      "chmod 700 it");
+    return ::fchmod(folder.get(), 0700) < 0 ? Result<>{fail(no_overlay, errno, path)} : Result<>{};
 }
 
 /// A kept overlay belongs to one root: what changed of another would be nonsense over it.
-Result<> claim_overlay(const std::string& folder, const std::string& root)
+Result<> claim_overlay(const std::string& path, const std::string& root)
 {
-    const std::string path = folder + "/lower";
-    const Fd file{::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644)};
-    if (!file)
-        return fail("Can't open", errno, path);
+    const Fd folder{::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+    if (!folder)
+        return fail(no_overlay, errno, path);
+    const Fd file{::openat(folder.get(), "lower",
+                           O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600)};
+    struct stat status;
+    if (!file || ::fstat(file.get(), &status) < 0)
+        return fail(no_overlay, errno, path + "/lower");
+    if (!S_ISREG(status.st_mode))
+        return refuse(no_overlay, path + "/lower", "it is no plain file", "use another folder");
     char text[4097];
     const ssize_t size = ::read(file.get(), text, sizeof text - 1);
     if (size < 0)
-        return fail("Can't read", errno, path);
+        return fail(no_overlay, errno, path + "/lower");
     std::string before{text, static_cast<std::size_t>(size)};
     if (before.ends_with('\n'))
         before.pop_back();
+    TRY(close_to_others(folder, path, before.empty()));
+    for (const char* name : {"upper", "work"}) {
+        if (::mkdirat(folder.get(), name, 0755) < 0 && errno != EEXIST)
+            return fail("Can't make the folder", errno, path + "/" + name);
+        if (::fstatat(folder.get(), name, &status, AT_SYMLINK_NOFOLLOW) < 0 ||
+            !S_ISDIR(status.st_mode))
+            return refuse(no_overlay, path + "/" + name, "it is no folder", "use another folder");
+    }
     if (before == root)
         return {};
     if (!before.empty())
-        return refuse("Can't use the overlay", folder, "it holds changes of " + before,
+        return refuse(no_overlay, path, "it holds changes of " + before,
                       "use another folder for " + root);
     const std::string line = root + "\n";
     if (::pwrite(file.get(), line.data(), line.size(), 0) != static_cast<ssize_t>(line.size()))
-        return fail("Can't write", errno, path);
+        return fail("Can't write", errno, path + "/lower");
     return {};
 }
 
@@ -192,10 +216,10 @@ Result<Operation> root_overlay(const Everyday& wish, const std::string& root)
     overlay.lower = {root};
     overlay.destination = "/";
     overlay.upper_kind = Overlay::Upper::temporary;
+    overlay.own_folders = {"etc", "home", "var"};
     if (wish.changes == Everyday::Changes::kept) {
-        TRY(make_folder(wish.overlay, 0755));
-        TRY(make_folder(wish.overlay + "/upper", 0755));
-        TRY(make_folder(wish.overlay + "/work", 0755));
+        if (::mkdir(wish.overlay.c_str(), 0700) < 0 && errno != EEXIST)
+            return fail("Can't make the folder", errno, wish.overlay);
         TRY(claim_overlay(wish.overlay, root));
         overlay.upper_kind = Overlay::Upper::kept;
         overlay.upper = wish.overlay + "/upper";
@@ -380,24 +404,24 @@ void add_root_capabilities(Spec& spec)
     spec.capabilities.insert(spec.capabilities.begin() + 1, edits.begin(), edits.end());
 }
 
+constexpr const char* hosts_file = "/etc/hosts";
+
+void add_hosts(const Spec& spec, std::vector<Operation>& base)
+{
+    if (!spec.user_network && !spec.veth_network && !shares_network(spec) &&
+        !has_destination(spec, hosts_file))
+        base.emplace_back(Text{"127.0.0.1 localhost sandbox\n::1 localhost sandbox\n", hosts_file});
+}
+
 /// With the caller's network come the caller's names.
 void add_names(const Spec& spec, std::vector<Operation>& base)
 {
-    constexpr const char* servers = "/etc/resolv.conf";
-    constexpr const char* hosts = "/etc/hosts";
-    if (spec.user_network || spec.veth_network)
-        return;
-    if (shares_network(spec)) {
-        // The file that a link leads to, which may well be in /run.
-        if (!has_destination(spec, servers))
-            base.emplace_back(
-                Bind{servers, servers, Access::read_only, Devices::refused, IfMissing::skip});
-        if (!has_destination(spec, hosts))
-            base.emplace_back(
-                Bind{hosts, hosts, Access::read_only, Devices::refused, IfMissing::skip});
-    } else if (!has_destination(spec, hosts)) {
-        base.emplace_back(Text{"127.0.0.1 localhost sandbox\n::1 localhost sandbox\n", hosts});
-    }
+    // The file that a link leads to, which may well be in /run.
+    if (shares_network(spec))
+        for (const char* file : {"/etc/resolv.conf", hosts_file})
+            if (!has_destination(spec, file))
+                base.emplace_back(
+                    Bind{file, file, Access::read_only, Devices::refused, IfMissing::skip});
 }
 
 void add_system(const Everyday& wish, std::vector<Operation>& base)
@@ -479,8 +503,10 @@ Result<> complete(Spec& spec, const Everyday& wish)
     }
     TRY(choose_ids(spec, wish, accounts));
     TRY(map_ids(spec, wish));
-    add_system(wish, base);
+    // Before a folder of the caller's is there, which a link of the root could lead to.
     add_accounts(spec, accounts, base);
+    add_hosts(spec, base);
+    add_system(wish, base);
     add_names(spec, base);
     if (!has_hostname(spec))
         base.emplace_back(Hostname{"sandbox"});

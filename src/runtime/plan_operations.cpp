@@ -304,11 +304,14 @@ private:
         // The kernel wants the topmost layer first.
         for (auto it = op.lower.rbegin(); it != op.lower.rend(); ++it)
             lower.push_back(keep(*it));
+        std::vector<const char*>& own = plan_.tables.emplace_back();
+        for (const std::string& name : op.own_folders)
+            own.push_back(keep(name));
         const bool kept = op.upper_kind == Overlay::Upper::kept;
         step(mount::MountOverlay{lower.data(), lower.size(), kept ? keep(op.upper) : nullptr,
                                  kept ? keep(op.work) : nullptr,
                                  op.upper_kind == Overlay::Upper::temporary, target(op.destination),
-                                 kept && op.else_temporary});
+                                 kept && op.else_temporary, own.data(), own.size()});
         return {};
     }
 

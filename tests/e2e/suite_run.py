@@ -414,6 +414,65 @@ def rootfs_links(ctx):
     ctx.ok(nsbox(ctx, "--rootfs", root, *host_programs(), "--", "id", "-un"), out="intruder")
 
 
+@case("RUN-rootfs-foreign", "a folder whose files belong to somebody else, with an /etc in it, can be a root too", only="user")
+def rootfs_foreign(ctx):
+    root = "/usr/local"  # Which the system has, with folders that are root's.
+    ctx.true(os.path.isdir(f"{root}/etc") and os.stat(f"{root}/etc").st_uid == 0, "the folder is root's")
+    programs = ("--ro", "/usr", "--ro", "/usr/lib:/lib", "--ro", "/usr/lib64:/lib64")
+    for way in ((), ("--overlay",), (f"--overlay={ctx.dir}/changes",)):
+        it = ctx.ok(nsbox(ctx, "--rootfs", root, *way, *programs, "--", "/usr/bin/cat", "/etc/passwd", "/etc/hosts"))
+        ctx.true("sandbox:x:1000:" in it.out and "127.0.0.1 localhost" in it.out, f"{way}: {it.out}")
+
+
+@case("RUN-overlay-closed", "nobody else can enter the folder of an overlay that is kept: set-user-id files stay harmless")
+def overlay_closed(ctx):
+    root = small_root(ctx)
+    words = ("--rootfs", root, f"--overlay={ctx.dir}/changes", *host_programs())
+    ctx.ok(nsbox(ctx, *words, "--", "sh", "-c", "cp /usr/bin/env /env && chmod 6755 /env"))
+    ctx.eq(ctx.mode("changes"), 0o700, "the folder's mode")
+    ctx.true(os.path.exists(f"{ctx.dir}/changes/upper/env"), "the file is there")
+    if ctx.root:
+        def nobody():
+            os.setgroups([])
+            os.setgid(65534)
+            os.setuid(65534)
+        looks = ("sh", "-c", 'test -x "$0" || { echo out of reach; exit 1; }', f"{ctx.dir}/changes/upper/env")
+        ctx.eq(ctx.run(*looks, pre=nobody).out, "out of reach\n", "what another user finds")
+        os.chmod(f"{ctx.dir}/changes", 0o755)  # The control: that mode is what keeps others out.
+        ctx.ok(ctx.run(*looks, pre=nobody), out="")
+    os.chmod(f"{ctx.dir}/changes", 0o755)
+    ctx.fails(nsbox(ctx, *words, "--", "true"), rc=125, err="chmod 700")
+    os.chmod(f"{ctx.dir}/changes", 0o700)
+    ctx.ok(nsbox(ctx, *words, "--", "true"))
+    # What else could lie there.
+    os.unlink(f"{ctx.dir}/changes/lower")
+    os.mkfifo(f"{ctx.dir}/changes/lower")
+    ctx.fails(nsbox(ctx, *words, "--", "true"), rc=125, err="no plain file")
+    os.unlink(f"{ctx.dir}/changes/lower")
+    shutil.rmtree(f"{ctx.dir}/changes/upper")
+    os.symlink("/etc", f"{ctx.dir}/changes/upper")
+    ctx.fails(nsbox(ctx, *words, "--", "true"), rc=125, err="no folder")
+
+
+@case("RUN-rootfs-home-link", "a link of the root into the home writes nothing into the caller's folder that is shown there")
+def rootfs_home_link(ctx):
+    root = small_root(ctx)
+    work = ctx.mkdir("work")
+    ctx.write("work/.bashrc", "mine")
+    for name in ("passwd", "group", "hosts"):
+        os.symlink("/home/sandbox/.bashrc", f"{root}/etc/{name}")
+    nsbox(ctx, "--rootfs", root, "--work-dir", work, *host_programs(), "--", "true")
+    with open(f"{work}/.bashrc", encoding="ascii") as file:
+        ctx.eq(file.read(), "mine", "the caller's file")
+
+
+@case("RUN-messages", "words of an image or of a command line cannot write control characters to the terminal")
+def messages(ctx):
+    it = nsbox(ctx, "--cwd", "/no\x1b[31m\nwhere", "--", "true")
+    ctx.true(it.rc == 125 and "\x1b" not in it.err and it.err.count("\n") == 1 and "\\033" in it.err, repr(it.err))
+    ctx.fails(nsbox(ctx, "--ro", "/usr:/etc/../..", "--", "true"), rc=125, err=r'"\.\."')
+
+
 @case("RUN-overlay", "--overlay lets the command change everything, and it is lost; --overlay=DIR keeps it, for this root "
       "alone")
 def overlay(ctx):
