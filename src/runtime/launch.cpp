@@ -553,6 +553,11 @@ private:
         return pidfd >= 0 && ::waitid(P_PIDFD, static_cast<id_t>(pidfd), &info,
                                       WEXITED | WNOHANG | WNOWAIT | __WALL) == 0;
     }
+    static bool has_ended(int pidfd)
+    {
+        pollfd end{pidfd, POLLIN, 0};
+        return ::poll(&end, 1, 0) == 1;
+    }
     bool is_of_init(int pidfd) const
     {
         const pid_t pid = pid_of(pidfd);
@@ -560,8 +565,12 @@ private:
             return pidfd >= 0;  // It has ended, or is beyond reach.
         const std::string stat = sys::read_file("/proc/" + std::to_string(pid) + "/stat");
         const std::size_t name = stat.rfind(") ");
-        return name == std::string::npos ||  // It has ended meanwhile.
-               std::strtol(stat.c_str() + std::min(name + 4, stat.size()), nullptr, 10) == pid_;
+        if (name == std::string::npos)
+            return true;  // It has ended meanwhile.
+        const long parent =
+            std::strtol(stat.c_str() + std::min(name + 4, stat.size()), nullptr, 10);
+        // One that is just being reaped has no parent any more; nor has the system's process 1.
+        return parent == pid_ || (parent == 0 && has_ended(pidfd));
     }
 
     /// A later process on the way may be heard of before an earlier one, which only hands over.
