@@ -8,8 +8,8 @@
 
 namespace nsbox::rootfs {
 
-/// Mounts two folders or more as one by overlayfs, the first on top, read-only and in no place of
-/// the file tree: its root, open for reading. Deleted files and opaque folders take effect, with
+/// Mounts folders, from two to twelve, as one by overlayfs: the first on top, read-only and in no
+/// place of the file tree. Its root, open for reading. Deleted files and opaque folders take effect, with
 /// attributes by the names that ordinary users can give ("user.", Linux 5.11; whiteouts as
 /// attributes, Linux 6.7).
 ///

@@ -19,8 +19,8 @@ def case(ids, text, **kw):
                 func(ctx)
             finally:
                 if not ctx.root and os.path.exists("/usr/bin/newuidmap"):
-                    ctx.bw("--subids", "--uid", "0", "--gid", "0", "--bind", "/", "/", "find", ctx.dir,
-                           "-mindepth", "1", "-delete")
+                    ctx.bw("--subids", "--uid", "0", "--gid", "0", "--cap-add", "ALL", "--bind", "/", "/",
+                           "find", ctx.dir, "-mindepth", "1", "-delete")
         return harness.case(ids, text, **kw)(run)
     return register
 
@@ -299,6 +299,9 @@ def refused(ctx):
         for name, why in (("missing", "No such file"), ("file", "Not a directory"), ("empty", 'no folder "upper"'),
                           ("half", 'no file "lower"')):
             ctx.fails(store.run(*command, os.path.join(ctx.dir, name)), rc=1, err=why)
+    for command in ("diff", "commit", "build"):
+        ctx.true(ctx.ok(store.run(command, "--help")).out.startswith(f"usage: nsbox rootfs {command} "), command)
+        ctx.fails(store.run(command), rc=2, err="an argument is missing")
     ctx.fails(store.run("commit", folder), rc=2, err="--name")
     ctx.fails(store.run("commit", "--name", "a/b", folder), rc=1, err="this is no name")
     ctx.ok(store.run("commit", "--name", "made", folder))
