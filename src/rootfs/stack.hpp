@@ -9,8 +9,8 @@
 namespace nsbox::rootfs {
 
 /// Mounts folders, from two to twelve, as one by overlayfs: the first on top, read-only and in no
-/// place of the file tree. Its root, open for reading. Deleted files and opaque folders take effect, with
-/// attributes by the names that ordinary users can give ("user.", Linux 5.11; whiteouts as
+/// place of the file tree. Its root, open for reading. Whiteouts and opaque folders take effect,
+/// with attributes by the names that ordinary users can give ("user.", Linux 5.11; whiteouts as
 /// attributes, Linux 6.7).
 ///
 /// The folders have to be in the caller's mount namespace, and CAP_SYS_ADMIN has to be his in the
