@@ -279,6 +279,26 @@ Result<std::string> unpack_and_publish(const Store& store, const ImportRequest& 
     return info.digest;
 }
 
+/// With the owners that were asked for, or the best that are to be had.
+Result<std::string> unpack_with_owners(const Store& store, const ImportRequest& request,
+                                       const Input& input, const Address& address,
+                                       Imported& imported)
+{
+    Ownership ownership = TRY(ownership_for(request.owners, imported.notes));
+    Result<std::string> done =
+        unpack_and_publish(store, request, input, address, ownership, imported);
+    // That the ids are there does not mean that they can be used. Nothing was read then.
+    if (!done && !request.owners && ownership.owners == Owners::subordinate &&
+        done.error().op.view() == cannot_confine.view()) {
+        imported.notes.push_back("all files belong to you, their owners are in the manifest "
+                                 "only: " +
+                                 done.error().message());
+        ownership = {Owners::recorded, {}};
+        done = unpack_and_publish(store, request, input, address, ownership, imported);
+    }
+    return done;
+}
+
 }  // namespace
 
 Result<std::string> in_tree(int tree, const Ownership& ownership, std::vector<int> keep,
@@ -364,21 +384,7 @@ Result<Imported> import(const Store& store, const ImportRequest& request)
     imported.digest = address.digest;
     imported.was_there = !address.digest.empty() && store.has(address.digest);
     if (!imported.was_there) {
-        Ownership ownership = TRY(ownership_for(request.owners, imported.notes));
-        Result<std::string> done =
-            unpack_and_publish(store, request, input, address, ownership, imported);
-        // That the ids are there does not mean that they can be used. Nothing was read then.
-        if (!done && !request.owners && ownership.owners == Owners::subordinate &&
-            done.error().op.view() == cannot_confine.view()) {
-            imported.notes.push_back("all files belong to you, their owners are in the manifest "
-                                     "only: " +
-                                     done.error().message());
-            ownership = {Owners::recorded, {}};
-            done = unpack_and_publish(store, request, input, address, ownership, imported);
-        }
-        if (!done)
-            return tl::make_unexpected(std::move(done).error());
-        imported.digest = std::move(*done);
+        imported.digest = TRY(unpack_with_owners(store, request, input, address, imported));
     }
     if (imported.was_there)
         TRY(check_owners(store, imported.digest, request.owners));
@@ -400,10 +406,14 @@ Result<Imported> import_stack(const Store& store, const StackRequest& request)
     input.called = request.called;
     input.stack = request.folders;
     input.image = request.image;
-    imported.digest =
-        TRY(unpack_and_publish(store, {}, input, {"", "manifest"}, request.ownership, imported));
-    if (imported.was_there)
-        TRY(check_owners(store, imported.digest, request.ownership.owners));
+    const Address address{"", "manifest"};
+    if (request.ownership)
+        imported.digest =
+            TRY(unpack_and_publish(store, {}, input, address, *request.ownership, imported));
+    else
+        imported.digest = TRY(unpack_with_owners(store, {}, input, address, imported));
+    if (imported.was_there && request.ownership)
+        TRY(check_owners(store, imported.digest, request.ownership->owners));
     if (request.name)
         TRY(store.set_name(*request.name, imported.digest));
     return imported;

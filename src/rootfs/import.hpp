@@ -26,7 +26,8 @@ struct StackRequest {
     std::vector<std::string> folders;  ///< Absolute paths.
     std::string called;
     std::optional<std::string> name;
-    Ownership ownership;
+    /// Where nothing is given: the best that the caller can have.
+    std::optional<Ownership> ownership;
     Image image;  ///< What is to be known of it, as if it were one.
 };
 

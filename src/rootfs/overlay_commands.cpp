@@ -219,9 +219,10 @@ Result<Imported> commit_overlay(const std::string& store, const std::string& fol
     request.folders = {overlay.path + "/upper", overlay.lower_path};
     request.called = overlay.path;
     request.name = name;
-    request.ownership = overlay.ownership;
-    if (overlay.use)
+    if (overlay.use) {
+        request.ownership = overlay.ownership;
         request.image = overlay.use->info.image;
+    }
     return import_stack(into, request);
 }
 

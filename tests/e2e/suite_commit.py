@@ -205,6 +205,30 @@ def recorded(ctx):
     check_result(ctx, store, "made")
 
 
+@case("COMMIT-unusable-ids", "over a folder, subordinate ids that cannot be used are done without", only="user")
+def unusable_ids(ctx):
+    store = Store(ctx)
+    tree = lower_tree(ctx)
+    store.digest("import", "--name", "control", tree)
+    if store.show("control")["owners"] != "subordinate":
+        ctx.skip("this user has no subordinate ids")
+    folder = changed(ctx, store, tree)
+    listed = store.diff(folder)
+    for name in ("newuidmap", "newgidmap"):
+        ctx.write(f"bad/{name}", "#!/bin/sh\nexit 1\n", mode=0o755)
+    path = os.environ["PATH"]
+    store.env["PATH"] = f"{ctx.dir}/bad:{path}"
+    ctx.eq(store.diff(folder), listed, "the changes are those of before")
+    digest = store.digest("commit", folder, "--name", "made")
+    ctx.eq(store.show("made")["owners"], "recorded", "owners")
+    check_result(ctx, store, "made")
+    # The control: with ids that can be used.
+    store.env["PATH"] = path
+    ctx.ok(store.run("rm", "made"))
+    ctx.eq(store.digest("commit", folder, "--name", "made"), digest, "the digest")
+    ctx.eq(store.show("made")["owners"], "subordinate", "owners")
+
+
 OWNERS = r"""set -e
 mkdir -m 700 /private; echo secret >/private/file; chmod 600 /private/file; chown -R 33:34 /private
 chown 7 /kept/file
