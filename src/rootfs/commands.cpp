@@ -4,6 +4,7 @@
 #include "rootfs/import.hpp"
 #include "rootfs/json.hpp"
 #include "rootfs/names.hpp"
+#include "rootfs/overlay_commands.hpp"
 #include "rootfs/store.hpp"
 #include "rootfs/verify.hpp"
 #include "sys/raw.hpp"
@@ -73,6 +74,7 @@ struct Command {
     std::size_t least;
     std::size_t most;
     int (*run)(const std::string& folder, const Arguments& arguments);
+    bool is_for_another = false;  ///< The words are another program's: all of them are the rest.
 };
 
 /// What is wrong with the words, or an empty text.
@@ -82,7 +84,9 @@ std::string take_apart(const Command& command, const Words& words, Arguments& ar
         return std::find(all.begin(), all.end(), word) != all.end();
     };
     std::size_t at = 0;
-    for (; at < words.size(); ++at) {
+    if (command.is_for_another)
+        arguments.rest = words;
+    for (; at < words.size() && !command.is_for_another; ++at) {
         const std::string& word = words[at];
         if (word == "--") {
             arguments.rest.insert(arguments.rest.end(),
@@ -146,7 +150,15 @@ Result<Use> use_of(const Store& store, const std::string& word)
                   "nsbox rootfs ls lists what there is");
 }
 
-// import
+// import, commit, build
+
+int tell(const Imported& imported)
+{
+    for (const std::string& note : imported.notes)
+        complain("note: " + note);
+    write_out(STDOUT_FILENO, imported.digest + "\n");
+    return 0;
+}
 
 int run_import(const std::string& folder, const Arguments& arguments)
 {
@@ -173,9 +185,35 @@ int run_import(const std::string& folder, const Arguments& arguments)
     const Result<Imported> imported = import(*store, request);
     if (!imported)
         return complain(imported.error());
-    for (const std::string& note : imported->notes)
-        complain("note: " + note);
-    write_out(STDOUT_FILENO, imported->digest + "\n");
+    return tell(*imported);
+}
+
+int run_commit(const std::string& folder, const Arguments& arguments)
+{
+    const std::optional<std::string> name = arguments.value("--name");
+    if (!name)
+        return complain("commit wants a name (hint: --name NAME)", misused);
+    const Result<Imported> imported = commit_overlay(folder, arguments.rest[0], *name);
+    return imported ? tell(*imported) : complain(imported.error());
+}
+
+int run_build(const std::string& folder, const Arguments& arguments)
+{
+    const Result<Built> built = build_recipe(folder, arguments.rest);
+    if (!built)
+        return complain(built.error());
+    return built->imported ? tell(*built->imported) : built->status;
+}
+
+// diff
+
+int run_diff(const std::string& folder, const Arguments& arguments)
+{
+    const Result<std::string> text =
+        diff_overlay(folder, arguments.rest[0], arguments.has("--json"));
+    if (!text)
+        return complain(text.error());
+    write_out(STDOUT_FILENO, *text);
     return 0;
 }
 
@@ -530,6 +568,48 @@ const std::vector<Command>& commands()
          0,
          100000,
          run_verify},
+        {"diff",
+         "usage: nsbox rootfs diff [--json] FOLDER\n"
+         "\n"
+         "Lists what nsbox run --rootfs ROOT --overlay=FOLDER has changed of that root: A, C or D "
+         "for\n"
+         "added, changed and deleted, and the path, one a line. A folder's ends in a slash.\n"
+         "\n"
+         "    --json    one JSON object a line\n",
+         {},
+         {"--json"},
+         1,
+         1,
+         run_diff},
+        {"commit",
+         "usage: nsbox rootfs commit --name NAME FOLDER\n"
+         "\n"
+         "Makes a new root filesystem of the one below the overlay in FOLDER and what has changed "
+         "of\n"
+         "it there, and prints its digest. Both stay as they are. No sandbox may use the FOLDER.\n"
+         "\n"
+         "    --name NAME    the name to find it by; another of that name loses it\n",
+         {"--name"},
+         {},
+         1,
+         1,
+         run_commit},
+        {"build",
+         "usage: nsbox rootfs build [OPTIONS] RECIPE|FILE\n"
+         "\n"
+         "Builds a root filesystem archive as a recipe says, or with --dockerfile FILE [CONTEXT].\n"
+         "With --name it is imported, and its digest is printed.\n"
+         "\n"
+         "    --name NAME    the name to find it by; without -o, the archive does not stay\n"
+         "    -o FILE        where the archive goes; default RECIPE.tar.zst\n"
+         "    --list         print the recipes\n"
+         "    -h             what else the script takes that does it\n",
+         {},
+         {},
+         1,
+         100000,
+         run_build,
+         true},
     };
     return all;
 }

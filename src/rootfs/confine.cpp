@@ -225,7 +225,8 @@ constexpr std::uint64_t file_capabilities = 1U << CAP_CHOWN | 1U << CAP_DAC_OVER
 
 /// In the new process; the status that it ends with.
 int run_confined(int tree, const Ownership& ownership, const Fd& to_parent, const Fd& from_parent,
-                 const std::function<int(const Site&)>& function)
+                 const std::function<int(const Site&)>& function,
+                 const std::function<void()>& before)
 {
     constexpr int failed = 125;
     constexpr char is_mapped = 'm';
@@ -239,13 +240,6 @@ int run_confined(int tree, const Ownership& ownership, const Fd& to_parent, cons
                                                       : '-';
     if (raw::write(to_parent.get(), &word, 1) != 1 || read_byte(from_parent) != is_mapped)
         return failed;
-    Fd root;
-    if (wall != Wall::none && take_root(path.data()) == 0) {
-        root = Fd{raw::openat(AT_FDCWD, "/", O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
-        if (!root)
-            return failed;
-        site = {root.get(), true};
-    }
     raw::prctl(PR_SET_NO_NEW_PRIVS, 1);
     raw::prctl(PR_SET_PDEATHSIG, SIGKILL);
     // It may have gone before it could be watched: then its end of the pipe is closed.
@@ -253,6 +247,15 @@ int run_confined(int tree, const Ownership& ownership, const Fd& to_parent, cons
     const timespec at_once{};
     if (raw::poll(&watch, 1, &at_once) > 0)
         return failed;
+    if (before)
+        before();
+    Fd root;
+    if (wall != Wall::none && take_root(path.data()) == 0) {
+        root = Fd{raw::openat(AT_FDCWD, "/", O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+        if (!root)
+            return failed;
+        site = {root.get(), true};
+    }
     raw::umask(0);
     return function(site);
 }
@@ -285,7 +288,8 @@ Ownership best_ownership()
 }
 
 Result<Confined> Confined::start(int tree, const Ownership& ownership, std::vector<int> keep,
-                                 std::function<int(const Site&)> function)
+                                 std::function<int(const Site&)> function,
+                                 const std::function<void()>& before)
 {
     Pipe up = TRY(make_pipe());
     Pipe down = TRY(make_pipe());
@@ -297,7 +301,7 @@ Result<Confined> Confined::start(int tree, const Ownership& ownership, std::vect
         down.write.reset();
         keep.insert(keep.end(), {tree, up.write.get(), down.read.get()});
         close_others(std::move(keep));
-        ::_exit(run_confined(tree, ownership, up.write, down.read, function));
+        ::_exit(run_confined(tree, ownership, up.write, down.read, function, before));
     }
     Confined confined{pid};
     up.write.reset();

@@ -47,8 +47,11 @@ public:
     /// after it returned. Where namespaces are not to be had, and the ownership allows that, it
     /// runs without: Site::walled says so.
     /// All descriptors but the standard ones, the tree and those to be kept are closed in it.
+    /// `before` is the first thing it runs: in its namespaces, with the caller's file tree and all
+    /// capabilities that it has in them.
     static Result<Confined> start(int tree, const Ownership& ownership, std::vector<int> keep,
-                                  std::function<int(const Site&)> function);
+                                  std::function<int(const Site&)> function,
+                                  const std::function<void()>& before = {});
     Confined(Confined&&) noexcept = default;
     Confined& operator=(Confined&&) = delete;
     /// Kills it if it runs.

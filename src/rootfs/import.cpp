@@ -3,6 +3,7 @@
 #include "rootfs/confine.hpp"
 #include "rootfs/names.hpp"
 #include "rootfs/sha256.hpp"
+#include "rootfs/stack.hpp"
 #include "rootfs/unpack.hpp"
 #include "rootfs/walk.hpp"
 #include "sys/raw.hpp"
@@ -28,6 +29,8 @@ struct Input {
     bool is_file = false;
     struct ::stat status {};
     std::string called;
+    std::vector<std::string> stack;  ///< In place of all that: folders to be mounted as one.
+    Image image;
 };
 
 Result<Input> open_input(const std::string& source)
@@ -129,7 +132,7 @@ struct Build {
     }
 };
 
-Result<Outcome> run_unpacking(const Build& build, Job job)
+Result<Outcome> run_unpacking(const Build& build, Job job, const std::vector<std::string>& stack)
 {
     const int at = build.staging.folder.get();
     if (const int rc = raw::mkdirat(at, "tree", 0700); rc < 0)
@@ -140,10 +143,47 @@ Result<Outcome> run_unpacking(const Build& build, Job job)
         return fail(cannot_import, -(tree ? manifest.error() : tree.error()), "a staging folder");
     job.spool = at;
     job.manifest = manifest.get();
+    Fd mounted;
+    std::optional<Error> wrong;
+    std::function<void()> before;
+    if (!stack.empty())
+        before = [&] {
+            Result<Fd> mount = mount_stack(stack);
+            if (mount)
+                mounted = std::move(*mount);
+            else
+                wrong = std::move(mount).error();
+            job.input = mounted.get();
+        };
+    const auto run = [&](const Site& site) {
+        return encode(wrong ? Result<Outcome>{tl::make_unexpected(*wrong)} : unpack(job, site));
+    };
     const std::string said =
-        TRY(in_tree(tree.get(), job.ownership, {job.input, job.spool, job.manifest},
-                    [&](const Site& site) { return encode(unpack(job, site)); }));
+        TRY(in_tree(tree.get(), job.ownership, {job.input, job.spool, job.manifest}, run, before));
     return decode(said);
+}
+
+bool says_something(const Image& image)
+{
+    return !image.environment.empty() || !image.entrypoint.empty() || !image.command.empty() ||
+           !image.user.empty() || !image.working_directory.empty();
+}
+
+/// The same for the same settings, on every machine.
+std::string sha256_with(const std::string& content, const Image& image)
+{
+    std::string text = "settings " + content;
+    const auto add = [&](const std::string& value) {
+        text += "\n" + std::to_string(value.size()) + " " + value;
+    };
+    for (const auto* values : {&image.environment, &image.entrypoint, &image.command}) {
+        add(std::to_string(values->size()));
+        for (const std::string& value : *values)
+            add(value);
+    }
+    add(image.user);
+    add(image.working_directory);
+    return sha256_of(text);
 }
 
 struct Address {
@@ -202,7 +242,7 @@ Result<std::string> unpack_and_publish(const Store& store, const ImportRequest& 
     job.limits = request.limits;
     job.image = request.image;
     job.ownership = ownership;
-    Outcome outcome = TRY(run_unpacking(build, job));
+    Outcome outcome = TRY(run_unpacking(build, job, input.stack));
 
     struct ::stat now;
     if (input.is_file && (raw::fstat(input.fd.get(), &now) < 0 || !is_same(now, input.status)))
@@ -213,6 +253,11 @@ Result<std::string> unpack_and_publish(const Store& store, const ImportRequest& 
     if (info.digest.empty() && input.kind == Job::Kind::layout) {
         info.digest = sha256_of("image " + outcome.image_digest);
         info.digest_of = "image";
+    }
+    if (says_something(input.image)) {
+        info.digest = sha256_with(outcome.content, input.image);
+        info.digest_of = "image";
+        outcome.image = input.image;
     }
     if (info.digest.empty())
         info.digest = outcome.content;
@@ -234,10 +279,31 @@ Result<std::string> unpack_and_publish(const Store& store, const ImportRequest& 
     return info.digest;
 }
 
+/// With the owners that were asked for, or the best that are to be had.
+Result<std::string> unpack_with_owners(const Store& store, const ImportRequest& request,
+                                       const Input& input, const Address& address,
+                                       Imported& imported)
+{
+    Ownership ownership = TRY(ownership_for(request.owners, imported.notes));
+    Result<std::string> done =
+        unpack_and_publish(store, request, input, address, ownership, imported);
+    // That the ids are there does not mean that they can be used. Nothing was read then.
+    if (!done && !request.owners && ownership.owners == Owners::subordinate &&
+        done.error().op.view() == cannot_confine.view()) {
+        imported.notes.push_back("all files belong to you, their owners are in the manifest "
+                                 "only: " +
+                                 done.error().message());
+        ownership = {Owners::recorded, {}};
+        done = unpack_and_publish(store, request, input, address, ownership, imported);
+    }
+    return done;
+}
+
 }  // namespace
 
 Result<std::string> in_tree(int tree, const Ownership& ownership, std::vector<int> keep,
-                            const std::function<std::string(const Site&)>& function)
+                            const std::function<std::string(const Site&)>& function,
+                            const std::function<void()>& before)
 {
     constexpr std::size_t most = std::size_t{64} << 20;
     int ends[2];
@@ -258,7 +324,7 @@ Result<std::string> in_tree(int tree, const Ownership& ownership, std::vector<in
         }
         return 0;
     };
-    Confined confined = TRY(Confined::start(tree, ownership, std::move(keep), run));
+    Confined confined = TRY(Confined::start(tree, ownership, std::move(keep), run, before));
     theirs.reset();
     std::string text;
     std::array<char, 65536> part;
@@ -305,7 +371,9 @@ Result<Imported> import(const Store& store, const ImportRequest& request)
     Imported imported;
     if (request.name)
         TRY(check_name(*request.name));
-    const Input input = TRY(open_input(request.source));
+    Input input = TRY(open_input(request.source));
+    if (!request.called.empty())
+        input.called = request.called;
     const bool can_remember =
         (input.is_file || input.kind == Job::Kind::layout) && can_tell_changes(input.status);
     (void)discard_dead(store);
@@ -316,26 +384,36 @@ Result<Imported> import(const Store& store, const ImportRequest& request)
     imported.digest = address.digest;
     imported.was_there = !address.digest.empty() && store.has(address.digest);
     if (!imported.was_there) {
-        Ownership ownership = TRY(ownership_for(request.owners, imported.notes));
-        Result<std::string> done =
-            unpack_and_publish(store, request, input, address, ownership, imported);
-        // That the ids are there does not mean that they can be used. Nothing was read then.
-        if (!done && !request.owners && ownership.owners == Owners::subordinate &&
-            done.error().op.view() == cannot_confine.view()) {
-            imported.notes.push_back("all files belong to you, their owners are in the manifest "
-                                     "only: " +
-                                     done.error().message());
-            ownership = {Owners::recorded, {}};
-            done = unpack_and_publish(store, request, input, address, ownership, imported);
-        }
-        if (!done)
-            return tl::make_unexpected(std::move(done).error());
-        imported.digest = std::move(*done);
+        imported.digest = TRY(unpack_with_owners(store, request, input, address, imported));
     }
     if (imported.was_there)
         TRY(check_owners(store, imported.digest, request.owners));
     if (can_remember && !address.is_remembered && request.image.empty())
         store.remember(input.status, imported.digest);
+    if (request.name)
+        TRY(store.set_name(*request.name, imported.digest));
+    return imported;
+}
+
+Result<Imported> import_stack(const Store& store, const StackRequest& request)
+{
+    Imported imported;
+    if (request.name)
+        TRY(check_name(*request.name));
+    (void)discard_dead(store);
+    Input input;
+    input.kind = Job::Kind::folder;
+    input.called = request.called;
+    input.stack = request.folders;
+    input.image = request.image;
+    const Address address{"", "manifest"};
+    if (request.ownership)
+        imported.digest =
+            TRY(unpack_and_publish(store, {}, input, address, *request.ownership, imported));
+    else
+        imported.digest = TRY(unpack_with_owners(store, {}, input, address, imported));
+    if (imported.was_there && request.ownership)
+        TRY(check_owners(store, imported.digest, request.ownership->owners));
     if (request.name)
         TRY(store.set_name(*request.name, imported.digest));
     return imported;

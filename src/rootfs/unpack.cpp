@@ -14,6 +14,7 @@
 #include <sys/sysmacros.h>
 #include <sys/xattr.h>
 #include <unistd.h>
+#include <utility>
 
 namespace nsbox::rootfs {
 
@@ -357,7 +358,9 @@ private:
             return {};
         }
         if (type != S_IFDIR && found.status.st_nlink > 1) {
-            const auto [first, is_new] = links_.emplace(found.status.st_ino, found.path);
+            // The layers of an overlay have numbers of their own.
+            const auto [first, is_new] =
+                links_.emplace(std::pair{found.status.st_dev, found.status.st_ino}, found.path);
             if (!is_new) {
                 entry.type = Type::hard_link;
                 entry.target = first->second;
@@ -440,7 +443,7 @@ private:
 
     Work& work_;
     Progress& progress_;
-    std::map<ino_t, std::string> links_;
+    std::map<std::pair<dev_t, ino_t>, std::string> links_;
     std::vector<char> part_ = std::vector<char>(std::size_t{1} << 18);
 };
 
