@@ -345,6 +345,8 @@ BwrapParser::Outcome BwrapParser::read_args(const std::string& text)
 
 // Flags.
 
+// A flag a line: splitting the list would hide that it is whole.
+// NOLINTNEXTLINE(readability-function-size)
 bool BwrapParser::apply_namespace(Opt opt)
 {
     Namespaces& ns = spec_.namespaces;

@@ -158,6 +158,7 @@ int run_main(const Words& words)
         return give_up(messages, wrong);
     choose_directory(*run);
     choose_terminal(*run);
+    run->base.make_nothing = run->dry_run;
     if (const Result<> done = complete(run->request.spec, run->base); !done)
         return give_up(messages, done.error().message());
     if (run->request.spec.command.empty())

@@ -36,6 +36,9 @@ struct Everyday {
     /// takes. The ids are all that the caller can give: those of an ordinary user out of subuid(5).
     bool as_root = false;
 
+    /// Nothing is made on the host, not even the folders of an overlay: to see what would be done.
+    bool make_nothing = false;
+
     /// Takes the first of these and all that is about the image from a root filesystem, which has to
     /// live as long as the sandbox does.
     void use(const Rootfs& rootfs);

@@ -158,6 +158,8 @@ void Archive::unread(const Entry& entry)
     unread_ = entry;
 }
 
+// One field of an entry after the other.
+// NOLINTNEXTLINE(readability-function-size)
 Result<bool> Archive::next(Entry& entry)
 {
     if (is_unread_) {

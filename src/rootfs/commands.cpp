@@ -477,6 +477,8 @@ int run_verify(const std::string& folder, const Arguments& arguments)
     return status;
 }
 
+// A command a block.
+// NOLINTNEXTLINE(readability-function-size)
 const std::vector<Command>& commands()
 {
     static const std::vector<Command> all{

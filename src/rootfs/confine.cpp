@@ -34,7 +34,7 @@ std::string find_in_path(const std::string& name)
     path += ":/usr/bin:/bin";
     for (std::size_t at = 0; at < path.size();) {
         const std::size_t end = std::min(path.find(':', at), path.size());
-        const std::string file = path.substr(at, end - at) + "/" + name;
+        std::string file = path.substr(at, end - at) + "/" + name;
         at = end + 1;
         if (file[0] == '/' && file[1] != '\0' && raw::faccessat(AT_FDCWD, file.c_str(), X_OK) == 0)
             return file;
@@ -65,7 +65,7 @@ std::optional<std::uint32_t> number(const std::string& text)
 
 std::string user_name()
 {
-    const std::string id = std::to_string(raw::getuid());
+    std::string id = std::to_string(raw::getuid());
     for (const std::string& line : split(sys::read_file("/etc/passwd"), '\n')) {
         const std::vector<std::string> fields = split(line, ':');
         if (fields.size() > 2 && fields[2] == id)
@@ -98,6 +98,7 @@ Result<> run_map_program(const char* name, pid_t pid, std::uint32_t first, std::
          {std::uint32_t{0}, first, subordinate_count, caller_id, own, std::uint32_t{1}})
         words.push_back(std::to_string(value));
     std::vector<char*> argv;
+    argv.reserve(words.size() + 1);
     for (std::string& word : words)
         argv.push_back(word.data());
     argv.push_back(nullptr);
@@ -288,7 +289,7 @@ Ownership best_ownership()
 }
 
 Result<Confined> Confined::start(int tree, const Ownership& ownership, std::vector<int> keep,
-                                 std::function<int(const Site&)> function,
+                                 const std::function<int(const Site&)>& function,
                                  const std::function<void()>& before)
 {
     Pipe up = TRY(make_pipe());

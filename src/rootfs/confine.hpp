@@ -50,7 +50,7 @@ public:
     /// `before` is the first thing it runs: in its namespaces, with the caller's file tree and all
     /// capabilities that it has in them.
     static Result<Confined> start(int tree, const Ownership& ownership, std::vector<int> keep,
-                                  std::function<int(const Site&)> function,
+                                  const std::function<int(const Site&)>& function,
                                   const std::function<void()>& before = {});
     Confined(Confined&&) noexcept = default;
     Confined& operator=(Confined&&) = delete;

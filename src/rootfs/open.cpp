@@ -52,6 +52,7 @@ Result<std::string> execute(const std::vector<std::string>& words)
     std::vector<std::string> copies{"nsbox-rootfs"};
     copies.insert(copies.end(), words.begin(), words.end());
     std::vector<char*> argv;
+    argv.reserve(copies.size() + 1);
     for (std::string& word : copies)
         argv.push_back(word.data());
     argv.push_back(nullptr);

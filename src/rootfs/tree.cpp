@@ -73,7 +73,7 @@ Tree::Tree(int root, const Ownership& ownership, std::uint64_t max_size)
 
 std::string Tree::path_of(int folder) const
 {
-    std::array<char, 2 * PATH_MAX> text{};
+    std::array<char, std::size_t{2} * PATH_MAX> text{};
     if (raw::fchdir(folder) < 0 || raw::getcwd(text.data(), text.size()) < 0)
         return "?";
     const std::string path = text.data();

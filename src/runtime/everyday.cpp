@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -171,12 +172,29 @@ Result<> close_to_others(const Fd& folder, const std::string& path, bool is_new)
     return ::fchmod(folder.get(), 0700) < 0 ? Result<>{fail(no_overlay, errno, path)} : Result<>{};
 }
 
+bool is_empty(const Fd& folder)
+{
+    const int copy = ::openat(folder.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR* const list = copy < 0 ? nullptr : ::fdopendir(copy);
+    if (list == nullptr)
+        return false;
+    bool found = false;
+    while (const dirent* const entry = ::readdir(list))
+        found |= std::strcmp(entry->d_name, ".") != 0 && std::strcmp(entry->d_name, "..") != 0;
+    ::closedir(list);
+    return !found;
+}
+
 /// A kept overlay belongs to one root: what changed of another would be nonsense over it.
 Result<> claim_overlay(const std::string& path, const std::string& root)
 {
+    const bool is_new = ::mkdir(path.c_str(), 0700) == 0;
+    if (!is_new && errno != EEXIST)
+        return fail("Can't make the folder", errno, path);
     const Fd folder{::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
     if (!folder)
         return fail(no_overlay, errno, path);
+    TRY(close_to_others(folder, path, is_new || is_empty(folder)));
     const Fd file{::openat(folder.get(), "lower",
                            O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600)};
     struct stat status;
@@ -191,7 +209,6 @@ Result<> claim_overlay(const std::string& path, const std::string& root)
     std::string before{text, static_cast<std::size_t>(size)};
     if (before.ends_with('\n'))
         before.pop_back();
-    TRY(close_to_others(folder, path, before.empty()));
     for (const char* name : {"upper", "work"}) {
         if (::mkdirat(folder.get(), name, 0755) < 0 && errno != EEXIST)
             return fail("Can't make the folder", errno, path + "/" + name);
@@ -218,9 +235,8 @@ Result<Operation> root_overlay(const Everyday& wish, const std::string& root)
     overlay.upper_kind = Overlay::Upper::temporary;
     overlay.own_folders = {"etc", "home", "var"};
     if (wish.changes == Everyday::Changes::kept) {
-        if (::mkdir(wish.overlay.c_str(), 0700) < 0 && errno != EEXIST)
-            return fail("Can't make the folder", errno, wish.overlay);
-        TRY(claim_overlay(wish.overlay, root));
+        if (!wish.make_nothing)
+            TRY(claim_overlay(wish.overlay, root));
         overlay.upper_kind = Overlay::Upper::kept;
         overlay.upper = wish.overlay + "/upper";
         overlay.work = wish.overlay + "/work";
@@ -259,7 +275,7 @@ Result<std::string> read_root_file(const Everyday& wish, const char* path)
     if (wish.changes == Everyday::Changes::kept) {
         const std::string upper = wish.overlay + "/upper";
         const Fd folder{::open(upper.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)};
-        const Result<std::string> changed = read_inside(folder, path);
+        Result<std::string> changed = folder ? read_inside(folder, path) : std::string{};
         if (changed && !changed->empty())
             return changed;
     }
@@ -369,7 +385,7 @@ Result<> map_ids(Spec& spec, const Everyday& wish)
 {
     if (!spec.uid_map.empty() || !spec.gid_map.empty())
         return {};
-    if (wish.owners == Owners::subordinate && !wish.as_root) {
+    if (wish.owners == Owners::subordinate && *spec.uid != 0) {
         // What the command writes into folders of the caller's is to belong to the caller.
         const StoredIds& ids = wish.stored_ids;
         spec.uid_map = map_beside_own({{ids.first_uid, ids.count}}, *spec.uid, ::getuid());
@@ -397,8 +413,12 @@ void add_root_capabilities(Spec& spec)
 {
     std::vector<CapabilityEdit> edits;
     for (const char* name : {"chown", "dac_override", "fowner", "fsetid", "kill",
-                             "net_bind_service", "setfcap", "setgid", "setuid", "sys_chroot"})
+                             "net_bind_service", "setgid", "setuid", "sys_chroot"})
         if (const std::optional<unsigned> number = capability_by_name(name))
+            edits.push_back({CapabilityEdit::Kind::add, *number});
+    // Those of a file would mean something outside too, where ids are the host's own.
+    if (::geteuid() != 0)
+        if (const std::optional<unsigned> number = capability_by_name("setfcap"))
             edits.push_back({CapabilityEdit::Kind::add, *number});
     // Behind "none at all", and before what the caller adds or drops.
     spec.capabilities.insert(spec.capabilities.begin() + 1, edits.begin(), edits.end());

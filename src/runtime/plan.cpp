@@ -621,6 +621,8 @@ Result<> check_filter(const std::vector<std::uint8_t>& program)
     return {};
 }
 
+// The order of everything, in one place.
+// NOLINTNEXTLINE(readability-function-size)
 Result<Plan> plan(const Spec& spec, const Host& host)
 {
     if (spec.command.empty())

@@ -347,6 +347,7 @@ def dry(ctx):
     ctx.true(not os.path.exists(f"{folder}/made"), "it did nothing")
     root = small_root(ctx)
     ctx.ok(nsbox(ctx, "--dry-run", "--rootfs", root, f"--overlay={ctx.dir}/changes", "--", "true"))
+    ctx.true(not os.path.exists(f"{ctx.dir}/changes"), "it made nothing")
     ctx.fails(nsbox(ctx, "--dry-run", "--hostname", "x" * 70, "--as-pid-1", "--lock-file", "/tmp", "--", "true"),
               err="lock-file")
     it = ctx.ok(nsbox(ctx, "--verbose", "--", "true"))
@@ -444,6 +445,11 @@ def overlay_closed(ctx):
     ctx.fails(nsbox(ctx, *words, "--", "true"), rc=125, err="chmod 700")
     os.chmod(f"{ctx.dir}/changes", 0o700)
     ctx.ok(nsbox(ctx, *words, "--", "true"))
+    # A folder with something in it is never closed, but refused.
+    other = ctx.mkdir("other", 0o755)
+    ctx.write("other/file")
+    ctx.fails(nsbox(ctx, "--rootfs", root, f"--overlay={other}", *host_programs(), "--", "true"), rc=125, err="chmod 700")
+    ctx.eq((ctx.mode("other"), os.listdir(other)), (0o755, ["file"]), "the folder")
     # What else could lie there.
     os.unlink(f"{ctx.dir}/changes/lower")
     os.mkfifo(f"{ctx.dir}/changes/lower")
