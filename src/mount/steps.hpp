@@ -133,7 +133,7 @@ struct MountOverlay {
     const char* work;
     bool temporary;  ///< Upper and work folder come from the store.
     const char* target;
-    bool else_temporary = false;  ///< As if `temporary`, where the upper folder cannot be one.
+    bool else_temporary = false;       ///< As if `temporary`, where the upper folder cannot be one.
     const char* const* own = nullptr;  ///< Names of folders to be made in the upper one, where...
     std::size_t own_count = 0;         ///< ...those of the topmost lower one are nobody's.
 };
