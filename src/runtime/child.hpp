@@ -23,13 +23,11 @@ struct ChildProgram {
     int init = -1;    ///< The init program, or negative: the child executes the command itself.
     int packet = -1;  ///< What init is given.
     const char* const* init_argv = nullptr;
-    int init_program = -1;            ///< What init is to execute, if not a path.
-    int init_supervisor = -1;         ///< A pidfd that init is to have.
-    bool init_adopts = false;         ///< Init is not pid 1 and is given the list of its children.
-    int init_group = -1;              ///< A control group that init is to have...
-    int init_lifeline = -1;           ///< ...and the pipe that shows that it lives.
-    const int* init_locks = nullptr;  ///< Locks that init is to hold.
-    std::size_t init_lock_count = 0;
+    int init_program = -1;     ///< What init is to execute, if not a path.
+    int init_supervisor = -1;  ///< A pidfd that init is to have.
+    bool init_adopts = false;  ///< Init is not pid 1 and is given the list of its children.
+    int init_group = -1;       ///< A control group that init is to have...
+    int init_lifeline = -1;    ///< ...and the pipe that shows that it lives.
 
     int host_terminal = -1;  ///< A pty master of the host.
 

@@ -117,8 +117,6 @@ void settle_parent_death(const ChildProgram& program) noexcept
     for (const int fd : {program.init_supervisor, program.init_group, program.init_lifeline})
         if (rc >= 0 && fd >= 0)
             rc = raw::fcntl(fd, F_SETFD, 0);
-    for (std::size_t i = 0; rc >= 0 && i < program.init_lock_count; ++i)
-        rc = raw::fcntl(program.init_locks[i], F_SETFD, 0);
     if (rc >= 0)
         rc = raw::fcntl(program.packet, F_SETFD, 0);
     if (rc >= 0)

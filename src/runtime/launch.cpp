@@ -349,13 +349,9 @@ private:
                               "give each sandbox an upper folder of its own");
             if (!upper)
                 continue;
-            lock_numbers_.push_back(upper.get());
+            // Never init's: a command that can trace it would have a folder of the host's.
             locks_.push_back(std::move(upper));
         }
-        // Init holds them too, should this process end before the sandbox does.
-        if (plan_.needs_init)
-            plan_.keep_in_init.insert(plan_.keep_in_init.end(), lock_numbers_.begin(),
-                                      lock_numbers_.end());
         return {};
     }
 
@@ -471,8 +467,6 @@ private:
         p.init_adopts = plan_.subreaper;
         p.init_group = plan_.group;
         p.init_lifeline = plan_.lifeline;
-        p.init_locks = lock_numbers_.data();
-        p.init_lock_count = lock_numbers_.size();
         p.host_terminal = plan_.host_terminal.get();
         p.hide = plan_.hide;
         p.first_steps = plan_.first_steps;
@@ -888,7 +882,6 @@ private:
     int late_file_ = -1;  ///< One of them.
     std::vector<Fd> early_;
     std::vector<Fd> locks_;
-    std::vector<int> lock_numbers_;
     std::vector<std::string> notes_;
     std::vector<Filter> filters_;
     std::string packet_number_;

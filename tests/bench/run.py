@@ -79,6 +79,55 @@ class Bench:
             got = self.pair(n, [self.nsbox, *args], [self.bwrap, *args])
             yield Row(text, ms(got["a"]), ms(got["b"]), got["ratio"], goal)
 
+    def everyday_words(self):
+        """bwrap's words for what `nsbox run` does without options, as that says itself."""
+        told = subprocess.run([self.tool("nsbox/nsbox"), "run", "--dry-run", "--", "/usr/bin/true"], cwd="/",
+                              env=self.environment, capture_output=True, text=True, check=True, **self.identity)
+        words, options, number = [], [], 10
+        for line in told.stdout.splitlines():
+            kind, rest = line[:11].strip(), line[11:]
+            if kind == "show":
+                words += ["--ro-bind", rest.split(",")[0], rest.split(",")[0]]
+            elif kind == "link":
+                place, target = rest.split(" to ")
+                words += ["--symlink", target, place]
+            elif kind == "tmpfs":
+                words += ["--perms", rest.split("mode ")[1], "--tmpfs", rest.split(",")[0]]
+            elif kind == "folder":
+                words += ["--dir", rest.split(",")[0]]
+            elif kind == "file":
+                path = self.tool(f"file{number}")
+                with open(path, "w", encoding="ascii") as file:
+                    file.write("x" * int(rest.split(" of ")[1].split()[0]))
+                options += ["-f", f"{number}={path}"]
+                words += ["--file", str(number), rest.split(" of ")[0]]
+                number += 1
+            elif kind in ("proc", "dev"):
+                words += [f"--{kind}", rest]
+            elif kind == "hostname":
+                words += ["--hostname", rest]
+        words += ["--remount-ro", "/", "--unshare-all", "--unshare-user", "--uid", "1000", "--gid", "1000", "--cap-drop",
+                  "ALL", "--new-session", "--die-with-parent", "--clearenv", "--chdir", "/home/sandbox"]
+        for name in ("PATH", "HOME", "USER", "LOGNAME", "LANG", "TERM"):
+            words += ["--setenv", name, self.environment.get(name, "x")]
+        return words, options
+
+    def everyday(self):
+        words, options = self.everyday_words()
+        got = self.pair(self.options.pairs, [self.tool("nsbox/nsbox"), "run", "--", "/usr/bin/true"],
+                        [self.bwrap, *words, "/usr/bin/true"], *options)
+        yield Row("`nsbox run -- true` / the same by bwrap's options", ms(got["a"]), ms(got["b"]), got["ratio"], 0.70)
+        # A root that has everything, by a folder and as an overlay, against the same by a bind.
+        tree = self.tool("tree")
+        for folder in ("usr", "etc", "proc", "dev", "tmp", "run", "home", "var"):
+            os.makedirs(os.path.join(tree, folder), exist_ok=True)
+        shutil.copyfile(self.bare, os.path.join(tree, "bare"))
+        os.chmod(os.path.join(tree, "bare"), 0o755)
+        base = [self.nsbox, "--unshare-all"]
+        got = self.pair(self.options.pairs, [*base, "--overlay-src", tree, "--tmp-overlay", "/", "/bare"],
+                        [*base, "--ro-bind", tree, "/", "/bare"])
+        self.notes.append(f"A root as an overlay: {ms(got['a'])}; the same folder as a bind: {ms(got['b'])}.")
+
     def floor(self):
         """Not a goal: what the machine asks for the same namespaces, and for a bare start."""
         n = self.options.pairs
@@ -267,7 +316,7 @@ def main():
     parser.add_argument("--as", dest="who", choices=["root", "user", "both"], default="both")
     parser.add_argument("--pairs", type=int, default=200)
     parser.add_argument("--crowd", type=int, default=1000)
-    names = ["starts", "floor", "binds", "memory", "calls", "crowd"]
+    names = ["starts", "everyday", "floor", "binds", "memory", "calls", "crowd"]
     parser.add_argument("--only", action="append", choices=names, help="repeatable")
     parser.add_argument("--output", help="write the text there too")
     options = parser.parse_args()
@@ -283,6 +332,7 @@ def main():
             # Copies: pages of a file that somebody else runs too would count for less.
             shutil.copyfile(program, os.path.join(folder, name, "bwrap"))
             os.chmod(os.path.join(folder, name, "bwrap"), 0o755)
+        os.link(os.path.join(folder, "nsbox/bwrap"), os.path.join(folder, "nsbox/nsbox"))
         build(folder)
         text += [machine(options), ""]
         whos = ["root", "user"] if options.who == "both" else [options.who]
