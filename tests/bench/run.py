@@ -53,12 +53,15 @@ class Bench:
     def tool(self, name):
         return os.path.join(self.folder, name)
 
-    def output(self, argv):
+    def call(self, argv):
         done = subprocess.run(argv, env=self.environment, cwd="/", stdin=subprocess.DEVNULL,
                               capture_output=True, text=True, **self.identity)
         if done.returncode != 0:
             raise RuntimeError(f"{' '.join(argv)[:300]}: {done.stderr.strip()}")
-        return dict(row.split("=", 1) for row in done.stdout.split())
+        return done.stdout
+
+    def output(self, argv):
+        return dict(row.split("=", 1) for row in self.call(argv).split())
 
     def pair(self, pairs, first, second=None, *options):
         argv = [self.tool("pair"), "-n", str(pairs), *options, ":::", *first]
@@ -127,6 +130,22 @@ class Bench:
         got = self.pair(self.options.pairs, [*base, "--overlay-src", tree, "--tmp-overlay", "/", "/bare"],
                         [*base, "--ro-bind", tree, "/", "/bare"])
         self.notes.append(f"A root as an overlay: {ms(got['a'])}; the same folder as a bind: {ms(got['b'])}.")
+        # A second use of a name in the store, against what lies there given as a folder; with an overlay.
+        store = self.tool(f"store-{self.who}")
+        os.mkdir(store, 0o700)
+        if self.identity:
+            os.chown(store, self.identity["user"], self.identity["group"])
+        self.environment["NSBOX_STORE"] = store
+        run = [self.tool("nsbox/nsbox"), "run"]
+        self.call([self.tool("nsbox/nsbox"), "rootfs", "import", tree, "--name", "bench"])
+        named = [*run, "--rootfs", "bench", "/bare"]
+        self.call(named)
+        for text, first, second in (
+                ("`--rootfs NAME`, used before: {}; `--rootfs DIR`: {}.", named, [*run, "--rootfs", tree, "/bare"]),
+                ("`--rootfs NAME --overlay`: {}; without `--overlay`: {}.",
+                 [*run, "--rootfs", "bench", "--overlay", "/bare"], named)):
+            got = self.pair(self.options.pairs, first, second)
+            self.notes.append(text.format(ms(got["a"]), ms(got["b"])))
 
     def floor(self):
         """Not a goal: what the machine asks for the same namespaces, and for a bare start."""
@@ -333,6 +352,8 @@ def main():
             shutil.copyfile(program, os.path.join(folder, name, "bwrap"))
             os.chmod(os.path.join(folder, name, "bwrap"), 0o755)
         os.link(os.path.join(folder, "nsbox/bwrap"), os.path.join(folder, "nsbox/nsbox"))
+        helper = os.path.join(os.path.dirname(os.path.abspath(options.nsbox)), "nsbox-rootfs")
+        shutil.copy(helper, os.path.join(folder, "nsbox/nsbox-rootfs"))
         build(folder)
         text += [machine(options), ""]
         whos = ["root", "user"] if options.who == "both" else [options.who]
