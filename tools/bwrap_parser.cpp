@@ -6,6 +6,7 @@
 
 #include "nsbox/ids.hpp"
 #include "nsbox/nsbox.hpp"
+#include "nsbox/seccomp.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -95,7 +96,7 @@ std::optional<Request> BwrapParser::parse(const Words& words)
     spec_.command.assign(words.begin() + static_cast<std::ptrdiff_t>(at), words.end());
     if (spec_.command.empty())
         request_.kind = Request::Kind::usage;
-    if (!finish())
+    if (!finish() || !add_policies())
         return std::nullopt;
     return std::move(request_);
 }
@@ -289,6 +290,9 @@ BwrapParser::Outcome BwrapParser::run_option(const OptionInfo& option, const Wor
         return as_outcome(apply_overlay(option, a));
     case Opt::seccomp:
     case Opt::add_seccomp_fd:
+    case Opt::seccomp_policy:
+    case Opt::allow_userns:
+    case Opt::allow_ptrace:
     case Opt::cap_add:
     case Opt::cap_drop:
     case Opt::exec_label:
@@ -872,6 +876,16 @@ bool BwrapParser::add_seccomp(const std::string& text)
     return true;
 }
 
+bool BwrapParser::add_policies()
+{
+    for (const std::string& policy : request_.policies)
+        if (const Result<> added =
+                add_filter(spec_, policy, request_.allow_user_namespaces, request_.allow_tracing);
+            !added)
+            return fail(added.error().message());
+    return true;
+}
+
 bool BwrapParser::edit_capability(const std::string& text, bool add)
 {
     using Kind = CapabilityEdit::Kind;
@@ -913,6 +927,13 @@ bool BwrapParser::apply_security(const OptionInfo& option, const Words& a)
         return to_fd(a[0], spec_.seccomp_descriptor, option);
     case Opt::add_seccomp_fd:
         return add_seccomp(a[0]);
+    case Opt::seccomp_policy:
+        request_.policies.push_back(a[0]);
+        return true;
+    case Opt::allow_userns:
+        return request_.allow_user_namespaces = true;
+    case Opt::allow_ptrace:
+        return request_.allow_tracing = true;
     case Opt::cap_add:
         return edit_capability(a[0], true);
     case Opt::cap_drop:

@@ -21,9 +21,12 @@ struct Request {
     Spec spec;
     bool forward_signals = false;
     bool distinct_status = false;
-    bool terminal = false;             ///< The command is to have a terminal of its own...
-    std::optional<WindowSize> window;  ///< ...of this size, if there is none to go by.
-    bool follows_caller = false;       ///< Everything ends when the calling process does.
+    bool terminal = false;              ///< The command is to have a terminal of its own...
+    std::optional<WindowSize> window;   ///< ...of this size, if there is none to go by.
+    bool follows_caller = false;        ///< Everything ends when the calling process does.
+    std::vector<std::string> policies;  ///< Of system calls; "none" among them too.
+    bool allow_user_namespaces = false;
+    bool allow_tracing = false;
     std::vector<int> held;  ///< Descriptors to be kept open until the end, for their locks.
 };
 
@@ -74,6 +77,7 @@ private:
     bool add_bind(const Words& a, Access access, Devices devices, IfMissing missing);
     bool apply_network(Opt opt, const std::string& text);
     bool add_seccomp(const std::string& text);
+    bool add_policies();
     bool edit_capability(const std::string& text, bool add);
     bool set_label(std::optional<std::string>& label, const std::string& text);
     bool check_status_fd(int fd, const char* name = "info_fd");

@@ -3,6 +3,7 @@
 #include "messages.hpp"
 #include "rootfs_main.hpp"
 #include "run_main.hpp"
+#include "seccomp_main.hpp"
 
 #include "nsbox/nsbox.hpp"
 
@@ -21,6 +22,7 @@ constexpr const char* help =
     "       nsbox port rm SANDBOX PORT...              --host-socket PATH:PORT\n"
     "       nsbox wait SANDBOX\n"
     "       nsbox rootfs COMMAND [ARGS...]             see nsbox rootfs help\n"
+    "       nsbox seccomp COMMAND [ARGS...]            see nsbox seccomp help\n"
     "       nsbox version\n"
     "       nsbox help\n"
     "\n"
@@ -64,6 +66,8 @@ int nsbox_main(const std::vector<std::string>& words)
         return nsbox::tool::wait_main(rest);
     if (words[0] == "rootfs")
         return nsbox::tool::rootfs_main(rest);
+    if (words[0] == "seccomp")
+        return nsbox::tool::seccomp_main(rest);
     nsbox::tool::Messages{"nsbox"}.error("unknown command " + words[0] + " (hint: see nsbox help)");
     return nsbox::tool::control_failed;
 }

@@ -114,6 +114,9 @@ bool is_shared(Opt opt)
     case Opt::symlink:
     case Opt::seccomp:
     case Opt::add_seccomp_fd:
+    case Opt::seccomp_policy:
+    case Opt::allow_userns:
+    case Opt::allow_ptrace:
     case Opt::block_fd:
     case Opt::info_fd:
     case Opt::json_status_fd:
@@ -185,6 +188,10 @@ public:
         if (!shared_.finish() || !check())
             return std::nullopt;
         Request request = std::move(shared_.request());
+        if (!request.policies.empty())
+            request_.base.policies = std::move(request.policies);
+        request_.base.allow_user_namespaces = request.allow_user_namespaces;
+        request_.base.allow_tracing = request.allow_tracing;
         request.distinct_status = true;
         request.forward_signals = true;
         if (request.terminal)

@@ -5,6 +5,7 @@
 #include "nsbox/spec.hpp"
 
 #include <string>
+#include <vector>
 
 namespace nsbox {
 
@@ -36,6 +37,11 @@ struct Everyday {
     /// takes. The ids are all that the caller can give: those of an ordinary user out of subuid(5).
     bool as_root = false;
 
+    /// Filters of system calls, loaded before those of the description: see FilterWish. Empty: none.
+    std::vector<std::string> policies = {"default"};
+    bool allow_user_namespaces = false;  ///< The policies' circumstance "userns".
+    bool allow_tracing = false;          ///< The policies' circumstance "tracing".
+
     /// Nothing is made on the host, not even the folders of an overlay: to see what would be done.
     bool make_nothing = false;
 
@@ -56,7 +62,7 @@ struct Everyday {
 /// caller's is taken over but TERM.
 ///
 /// The ids are 1000 unless spec has others, the host name is "sandbox", there are all namespaces but
-/// for a network that spec shares, no capabilities, and no descriptors above 2 but those of Spec::kept;
+/// for a network that spec shares, no capabilities, no system calls but those of Everyday::policies, and no descriptors above 2 but those of Spec::kept;
 /// everything ends with the command and with the process that starts it. The working directory is
 /// the home. An image has its say about ids, directory and command where spec has none.
 ///

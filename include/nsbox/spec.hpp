@@ -367,6 +367,9 @@ struct Spec {
 /// A capability's number by its name ("CAP_NET_RAW", "net_raw", any case); nothing if unknown.
 std::optional<unsigned> capability_by_name(const std::string& name);
 
+/// The names of the capabilities that `edits` leave, of `all` or of none.
+std::vector<std::string> capabilities_after(const std::vector<CapabilityEdit>& edits, bool all);
+
 /// Every capability name this library knows, in the order of their numbers.
 std::vector<std::string> capability_names();
 

@@ -32,6 +32,25 @@ std::optional<unsigned> capability_by_name(const std::string& name)
     return static_cast<unsigned>(value);
 }
 
+std::vector<std::string> capabilities_after(const std::vector<CapabilityEdit>& edits, bool all)
+{
+    using Kind = CapabilityEdit::Kind;
+    const std::vector<std::string> names = capability_names();
+    std::vector<bool> has(names.size(), all);
+    for (const CapabilityEdit& edit : edits) {
+        const bool adds = edit.kind == Kind::add || edit.kind == Kind::add_all;
+        if (edit.kind == Kind::add_all || edit.kind == Kind::drop_all)
+            has.assign(names.size(), adds);
+        else if (edit.number < names.size())
+            has[edit.number] = adds;
+    }
+    std::vector<std::string> left;
+    for (std::size_t at = 0; at < names.size(); ++at)
+        if (has[at])
+            left.push_back(names[at]);
+    return left;
+}
+
 std::vector<std::string> capability_names()
 {
     std::vector<std::string> names;

@@ -1,6 +1,7 @@
 #include "nsbox/everyday.hpp"
 
 #include "nsbox/ids.hpp"
+#include "nsbox/seccomp.hpp"
 #include "runtime/users.hpp"
 #include "sys/error.hpp"
 #include "sys/fd.hpp"
@@ -424,6 +425,17 @@ void add_root_capabilities(Spec& spec)
     spec.capabilities.insert(spec.capabilities.begin() + 1, edits.begin(), edits.end());
 }
 
+Result<> add_policies(Spec& spec, const Everyday& wish)
+{
+    std::vector<std::vector<std::uint8_t>> own = std::move(spec.seccomp_programs);
+    spec.seccomp_programs.clear();
+    for (const std::string& policy : wish.policies)
+        TRY(add_filter(spec, policy, wish.allow_user_namespaces, wish.allow_tracing));
+    for (std::vector<std::uint8_t>& program : own)
+        spec.seccomp_programs.push_back(std::move(program));
+    return {};
+}
+
 constexpr const char* hosts_file = "/etc/hosts";
 
 void add_hosts(const Spec& spec, std::vector<Operation>& base)
@@ -538,6 +550,7 @@ Result<> complete(Spec& spec, const Everyday& wish)
     set_walls(spec);
     if (wish.as_root)
         add_root_capabilities(spec);
+    TRY(add_policies(spec, wish));
     if (!spec.directory)
         spec.directory = wish.image.working_directory.empty() ? home : wish.image.working_directory;
     if (spec.command.empty()) {

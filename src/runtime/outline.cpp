@@ -186,6 +186,10 @@ Result<std::string> outline(const Spec& spec)
     for (const Operation& operation : spec.operations)
         text += std::visit(Line{}, operation) + "\n";
     text += capabilities(spec) + environment(spec);
+    constexpr std::size_t instruction = 8;
+    for (const std::vector<std::uint8_t>& program : spec.seccomp_programs)
+        text += "filter     system calls, " + std::to_string(program.size() / instruction) +
+                " instructions\n";
     if (spec.limits.time.count() > 0)
         text += "time limit " + std::to_string(spec.limits.time.count()) + " ms\n";
     if (spec.limits.cpu.count() > 0)
