@@ -72,6 +72,7 @@ constexpr OptionInfo table[] = {
     {Opt::seccomp_policy, "--seccomp-policy", "default|strict|none|FILE", 1, "Let through the system calls of this policy, a text or\nan OCI profile; more than once: what all let through", an},
     {Opt::allow_userns, "--allow-userns", "", 0, "Have the policy let user namespaces through", ""},
     {Opt::allow_ptrace, "--allow-ptrace", "", 0, "Have the policy let debuggers through", ""},
+    {Opt::rlimit, "--rlimit", "NAME=SOFT[:HARD]", 1, "Set a resource limit: nofile=1024, as=2G, core=unlimited", an},
     {Opt::block_fd, "--block-fd", "FD", 1, "Wait for a byte from FD before the command starts", an},
     {Opt::userns_block_fd, "--userns-block-fd", "FD", 1, "Wait for a byte from FD, whose writer maps the ids", an},
     {Opt::info_fd, "--info-fd", "FD", 1, "Write what the sandbox is to FD, as JSON", an},

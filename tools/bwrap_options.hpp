@@ -66,6 +66,7 @@ enum class Opt {
     seccomp_policy,
     allow_userns,
     allow_ptrace,
+    rlimit,
     block_fd,
     userns_block_fd,
     info_fd,

@@ -293,6 +293,7 @@ BwrapParser::Outcome BwrapParser::run_option(const OptionInfo& option, const Wor
     case Opt::seccomp_policy:
     case Opt::allow_userns:
     case Opt::allow_ptrace:
+    case Opt::rlimit:
     case Opt::cap_add:
     case Opt::cap_drop:
     case Opt::exec_label:
@@ -886,6 +887,59 @@ bool BwrapParser::add_policies()
     return true;
 }
 
+namespace {
+
+/// All ones for "unlimited"; nothing if it is no limit.
+std::optional<std::uint64_t> parse_limit(const std::string& text)
+{
+    if (text == "unlimited" || text == "infinity")
+        return ~std::uint64_t{0};
+    std::uint64_t value = 0;
+    const char* const end = text.data() + text.size();
+    const auto result = std::from_chars(text.data(), end, value);
+    if (result.ec != std::errc{})
+        return std::nullopt;
+    const std::string_view unit{result.ptr, static_cast<std::size_t>(end - result.ptr)};
+    constexpr unsigned kilo = 10;
+    const unsigned shift = unit == "K"   ? kilo
+                           : unit == "M" ? 2 * kilo
+                           : unit == "G" ? 3 * kilo
+                           : unit == "T" ? 4 * kilo
+                                         : 0;
+    if ((!unit.empty() && shift == 0) || value > (~std::uint64_t{0} >> shift) >> 1)
+        return std::nullopt;
+    return value << shift;
+}
+
+}  // namespace
+
+bool BwrapParser::add_resource_limit(const std::string& text)
+{
+    const std::size_t equals = text.find('=');
+    const std::string name = text.substr(0, equals);
+    const std::optional<unsigned> resource = resource_by_name(name);
+    if (!resource) {
+        std::string names;
+        for (const std::string& known : resource_names())
+            names += (names.empty() ? "" : " ") + known;
+        return fail("--rlimit: there is no limit " + name +
+                    " (hint: NAME=SOFT[:HARD], with NAME one of " + names + ")");
+    }
+    const std::string values =
+        equals == std::string::npos ? std::string{} : text.substr(equals + 1);
+    const std::size_t colon = values.find(':');
+    const std::optional<std::uint64_t> soft = parse_limit(values.substr(0, colon));
+    const std::optional<std::uint64_t> hard =
+        colon == std::string::npos ? soft : parse_limit(values.substr(colon + 1));
+    if (!soft || !hard)
+        return fail("--rlimit " + text +
+                    ": a limit is a number, with K, M or G behind it, or unlimited");
+    if (*soft > *hard)
+        return fail("--rlimit " + text + ": the soft limit is above the hard one");
+    spec_.resource_limits.push_back({*resource, *soft, *hard});
+    return true;
+}
+
 bool BwrapParser::edit_capability(const std::string& text, bool add)
 {
     using Kind = CapabilityEdit::Kind;
@@ -934,6 +988,8 @@ bool BwrapParser::apply_security(const OptionInfo& option, const Words& a)
         return request_.allow_user_namespaces = true;
     case Opt::allow_ptrace:
         return request_.allow_tracing = true;
+    case Opt::rlimit:
+        return add_resource_limit(a[0]);
     case Opt::cap_add:
         return edit_capability(a[0], true);
     case Opt::cap_drop:

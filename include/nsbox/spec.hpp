@@ -50,6 +50,9 @@ struct RemountReadOnly {
 /// would let uid 0 change the host's kernel settings is covered read-only for such callers.
 struct Proc {
     std::string destination;
+    /// Cover that for every caller, and what tells of the host (keys, interrupts, timers). A covered
+    /// procfs keeps a sandbox in the sandbox from having one of its own: mount_namespaces(7).
+    bool always_covered = false;
 };
 
 /// A new /dev: tmpfs with the usual harmless devices, a private devpts, shm and the usual links.
@@ -300,6 +303,13 @@ struct IdRange {
     std::uint32_t count = 1;
 };
 
+/// A limit of getrlimit(2), by its number there (RLIMIT_NOFILE).
+struct ResourceLimit {
+    unsigned resource = 0;
+    std::uint64_t soft = 0;  ///< All ones: none.
+    std::uint64_t hard = 0;
+};
+
 /// What a sandbox is to be. A plain value: copying it copies the wish, nothing else.
 struct Spec {
     Namespaces namespaces;
@@ -324,6 +334,12 @@ struct Spec {
     std::vector<IdRange> uid_map;
     std::vector<IdRange> gid_map;
     std::vector<CapabilityEdit> capabilities;
+    /// Set in this order. Raising a hard limit takes CAP_SYS_RESOURCE of the caller.
+    std::vector<ResourceLimit> resource_limits;
+    std::optional<unsigned> umask;  ///< Of the command; default the caller's.
+    /// A new, empty session keyring (session-keyring(7)) in place of the caller's. One key more of the
+    /// caller's quota (keyrings(7)). Nothing where the kernel has no keys, or a filter refuses them.
+    bool own_keyring = false;
 
     bool new_session = false;       ///< setsid(2) before the command starts.
     bool command_is_pid_1 = false;  ///< No init: the command is pid 1 itself.
@@ -366,6 +382,13 @@ struct Spec {
 
 /// A capability's number by its name ("CAP_NET_RAW", "net_raw", any case); nothing if unknown.
 std::optional<unsigned> capability_by_name(const std::string& name);
+
+/// The number of a resource of getrlimit(2) by its name ("nofile", "RLIMIT_NOFILE", any case); nothing
+/// if unknown.
+std::optional<unsigned> resource_by_name(const std::string& name);
+
+/// The names of all resources, as "nofile", in the order of their numbers.
+std::vector<std::string> resource_names();
 
 /// The names of the capabilities that `edits` leave, of `all` or of none.
 std::vector<std::string> capabilities_after(const std::vector<CapabilityEdit>& edits, bool all);

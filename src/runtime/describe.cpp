@@ -153,9 +153,17 @@ struct Teller {
     {
         return {"Can't read the block descriptor", {}, {}, {}};
     }
-    Words operator()(const SetResourceLimit&) const
+    Words operator()(const OwnKeyring&) const
     {
-        return {"Can't set a resource limit", {}, {}, {}};
+        return {"Can't make a session keyring", {}, {}, {}};
+    }
+    Words operator()(const SetResourceLimit& s) const
+    {
+        const std::vector<std::string> names = resource_names();
+        return {"Can't set the resource limit",
+                s.resource < names.size() ? names[s.resource] : std::to_string(s.resource),
+                {},
+                {}};
     }
     Words operator()(const SetLabel& s) const
     {

@@ -15,6 +15,7 @@
 #include <cstring>
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -433,6 +434,12 @@ Result<> add_policies(Spec& spec, const Everyday& wish)
         TRY(add_filter(spec, policy, wish.allow_user_namespaces, wish.allow_tracing));
     for (std::vector<std::uint8_t>& program : own)
         spec.seccomp_programs.push_back(std::move(program));
+    // The own policies let nobody near a keyring.
+    const auto is_own = [](const std::string& policy) {
+        return policy == "default" || policy == "strict";
+    };
+    if (std::none_of(wish.policies.begin(), wish.policies.end(), is_own))
+        spec.own_keyring = true;
     return {};
 }
 
@@ -458,7 +465,8 @@ void add_names(const Spec& spec, std::vector<Operation>& base)
 
 void add_system(const Everyday& wish, std::vector<Operation>& base)
 {
-    base.emplace_back(Proc{"/proc"});
+    // A sandbox in the sandbox could have no procfs of its own below the covers.
+    base.emplace_back(Proc{"/proc", !wish.allow_user_namespaces});
     base.emplace_back(Dev{"/dev"});
     base.emplace_back(Tmpfs{"/tmp", 01777});
     base.emplace_back(Tmpfs{"/run", 0755});
@@ -502,6 +510,13 @@ void set_walls(Spec& spec)
                              CapabilityEdit{CapabilityEdit::Kind::drop_all, 0});
     if (!spec.kept)
         spec.kept.emplace();
+    // With a limit of 1 the kernel hands a dying process's memory to no file and to no program of the
+    // host's: core(5).
+    if (std::none_of(spec.resource_limits.begin(), spec.resource_limits.end(),
+                     [](const ResourceLimit& it) { return it.resource == RLIMIT_CORE; }))
+        spec.resource_limits.push_back({RLIMIT_CORE, 1, 1});
+    constexpr unsigned usual_umask = 022;
+    spec.umask = spec.umask.value_or(usual_umask);
     // A terminal of the caller's is no controlling terminal then.
     spec.new_session = true;
     spec.die_with_parent = true;

@@ -531,7 +531,9 @@ void plan_finish(const Spec& spec, const Host& host, const std::vector<std::stri
         if (plan.late_names)
             plan.steps.emplace_back(mount::FillContents{-1});
     }
-    plan.steps.emplace_back(RestoreUmask{});
+    plan.steps.emplace_back(RestoreUmask{spec.umask ? static_cast<int>(*spec.umask & 0777) : -1});
+    if (spec.own_keyring)
+        plan.steps.emplace_back(OwnKeyring{});
     const std::string home = look_up(environment, "HOME").value_or("");
     ChangeDirectory directory{};
     directory.wanted = spec.directory ? plan.keep(*spec.directory) : nullptr;
@@ -550,6 +552,8 @@ void plan_finish(const Spec& spec, const Host& host, const std::vector<std::stri
     if (spec.exec_label)
         plan.steps.emplace_back(SetLabel{"exec", plan.keep(*spec.exec_label)});
     plan_locks(spec, plan);
+    for (const ResourceLimit& limit : spec.resource_limits)
+        plan.steps.emplace_back(SetResourceLimit{limit.resource, limit.soft, limit.hard});
 }
 
 void plan_command(const Spec& spec, const Host& host, const std::vector<std::string>& environment,

@@ -221,7 +221,8 @@ private:
 
     Result<> add(const Proc& op)
     {
-        step(mount::MountProc{target(op.destination), context_.fresh_proc, context_.cover_proc,
+        step(mount::MountProc{target(op.destination), context_.fresh_proc,
+                              context_.cover_proc || op.always_covered,
                               spec_.tolerate_failed_submounts});
         return {};
     }

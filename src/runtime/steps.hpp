@@ -53,7 +53,13 @@ struct AwaitNetwork {};
 struct MakeDumpable {};
 
 struct ClearUmask {};
-struct RestoreUmask {};
+
+struct RestoreUmask {
+    int other;  ///< In place of the one from before, or -1.
+};
+
+/// A new session keyring, see session-keyring(7).
+struct OwnKeyring {};
 
 struct SetHostname {
     const char* name;
@@ -115,6 +121,7 @@ int run(const AwaitNetwork& step, sys::ChildState& state) noexcept;
 int run(const MakeDumpable& step, sys::ChildState& state) noexcept;
 int run(const ClearUmask& step, sys::ChildState& state) noexcept;
 int run(const RestoreUmask& step, sys::ChildState& state) noexcept;
+int run(const OwnKeyring& step, sys::ChildState& state) noexcept;
 int run(const SetHostname& step, sys::ChildState& state) noexcept;
 int run(const ChangeDirectory& step, sys::ChildState& state) noexcept;
 int run(const NewSession& step, sys::ChildState& state) noexcept;
@@ -127,10 +134,10 @@ int run(const SetLabel& step, sys::ChildState& state) noexcept;
 /// Everything that the child may do, as data.
 using ChildStep = std::variant<
     CloseOnExec, KeepOnly, CloseNow, CloseOthers, WaitForSupervisor, MakeDumpable, ClearUmask,
-    RestoreUmask, SetHostname, ChangeDirectory, NewSession, TakeTerminal, LockFile, AwaitRelease,
-    SetResourceLimit, SetLabel, ns::DropBounding, ns::WriteIdMaps, ns::WriteIdMapsBelow,
-    ns::RequireIdMap, ns::TakeIds, ns::TakeMappedIds, ns::JoinUserNamespace, ns::JoinNamespace,
-    ns::LimitUserNamespaces, ns::NewUserNamespace, ns::NewMappedUserNamespace,
+    RestoreUmask, OwnKeyring, SetHostname, ChangeDirectory, NewSession, TakeTerminal, LockFile,
+    AwaitRelease, SetResourceLimit, SetLabel, ns::DropBounding, ns::WriteIdMaps,
+    ns::WriteIdMapsBelow, ns::RequireIdMap, ns::TakeIds, ns::TakeMappedIds, ns::JoinUserNamespace,
+    ns::JoinNamespace, ns::LimitUserNamespaces, ns::NewUserNamespace, ns::NewMappedUserNamespace,
     ns::RefuseUserNamespaces, ns::SetCapabilities, AwaitIdMaps, OwnInit, net::LoopbackUp,
     OfferNetwork, AwaitNetwork, mount::OpenHost, mount::CheckSource, mount::CheckDescriptor,
     mount::MakeStore, mount::MakeRoot, mount::BindTree, mount::BindOpenFile, mount::MakeReadOnly,

@@ -8,6 +8,7 @@
 #include "sys/raw.hpp"
 
 #include <linux/close_range.h>
+#include <linux/keyctl.h>
 #include <linux/memfd.h>
 #include <linux/prctl.h>
 
@@ -178,10 +179,18 @@ int run(const ClearUmask&, ChildState& state) noexcept
     return 0;
 }
 
-int run(const RestoreUmask&, ChildState& state) noexcept
+int run(const RestoreUmask& step, ChildState& state) noexcept
 {
-    raw::umask(state.umask);
+    raw::umask(step.other >= 0 ? static_cast<unsigned>(step.other) : state.umask);
     return 0;
+}
+
+int run(const OwnKeyring&, ChildState&) noexcept
+{
+    const long rc = raw::call(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, 0, 0, 0, 0);
+    // Where there are no keys, or a filter is about us that denies them, none can be reached.
+    const bool is_without = rc == -ENOSYS || rc == -EPERM || rc == -EACCES;
+    return rc >= 0 || is_without ? 0 : static_cast<int>(rc);
 }
 
 int run(const SetHostname& step, ChildState&) noexcept

@@ -437,6 +437,41 @@ TEST_CASE("plan: /proc is covered for whoever owns the kernel's settings, or mig
     Spec mapped = spec;
     mapped.user_map_descriptor = 30;
     CHECK(is_covered(mapped, user_host()));
+    Spec always = with_root_bind();
+    always.operations.emplace_back(Proc{"/proc", true});
+    CHECK(is_covered(always, user_host()));
+}
+
+TEST_CASE("plan: resource limits come last, in their order; the umask and the keyring before")
+{
+    Spec spec = plain_spec();
+    CHECK(step_of<runtime::RestoreUmask>(planned(spec, user_host())).other == -1);
+    spec.umask = 027;
+    spec.own_keyring = true;
+    spec.resource_limits = {{7, 64, 128}, {4, 1, 1}};
+    const Plan plan = planned(spec, user_host());
+    CHECK(step_of<runtime::RestoreUmask>(plan).other == 027);
+    const std::vector<runtime::SetResourceLimit> limits = steps_of<runtime::SetResourceLimit>(plan);
+    REQUIRE(limits.size() == 2);
+    CHECK(limits[0].resource == 7);
+    CHECK(limits[0].soft == 64);
+    CHECK(limits[1].hard == 1);
+    const std::string steps = kinds_of(plan);
+    CHECK(steps.ends_with(
+        "RestoreUmask OwnKeyring ChangeDirectory SetResourceLimit SetResourceLimit"));
+}
+
+TEST_CASE("spec: resources have the names of getrlimit(2)")
+{
+    CHECK(resource_by_name("nofile") == 7U);
+    CHECK(resource_by_name("RLIMIT_CORE") == 4U);
+    CHECK(resource_by_name("As") == 9U);
+    CHECK(resource_by_name("files") == std::nullopt);
+    CHECK(resource_by_name("") == std::nullopt);
+    const std::vector<std::string> names = resource_names();
+    REQUIRE(names.size() == 16);
+    for (unsigned number = 0; number < names.size(); ++number)
+        CHECK(resource_by_name(names[number]) == number);
 }
 
 TEST_CASE("plan: the working directory is opened for relative sources only")
