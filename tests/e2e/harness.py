@@ -12,6 +12,8 @@ Rules for the people who write cases:
   * a case that shows a refusal also shows that the same action succeeds where it is allowed.
 """
 
+import contextlib
+import fcntl
 import os
 import re
 import shutil
@@ -19,6 +21,7 @@ import signal
 import stat
 import subprocess
 import tempfile
+import threading
 import time
 
 CASES = []
@@ -95,7 +98,25 @@ class Ctx:
                 what = memfd(what)
                 opened.append(what)
             table[number] = what
+        words = dict(args=[os.fspath(a) for a in argv], stdin=stdin, stdout=stdout, stderr=stderr,
+                     cwd=cwd, env=dict(os.environ if env is None else env))
+        # A fork of Python takes several times as long as what it starts: vfork serves where no code
+        # of ours is to run in the child, and no thread sees the numbers change for that moment.
+        streams = {s if isinstance(s, int) else s.fileno() for s in (stdin, stdout, stderr)
+                   if s is not None}
+        if (pre is None and threading.active_count() == 1 and all(n > 2 for n in table)
+                and not streams & set(table)):
+            with as_numbers(table):
+                proc = subprocess.Popen(**words, pass_fds=tuple(table), start_new_session=session)
+        else:
+            proc = self.fork_for(words, table, pre, session)
+        for fd in opened:
+            os.close(fd)
+        self.started.append(proc)
+        return proc
 
+    @staticmethod
+    def fork_for(words, table, pre, session):
         def prepare():
             if session:
                 os.setsid()
@@ -116,14 +137,7 @@ class Ctx:
             if pre:
                 pre()
 
-        full_env = dict(os.environ) if env is None else dict(env)
-        proc = subprocess.Popen([os.fspath(a) for a in argv], stdin=stdin, stdout=stdout,
-                                stderr=stderr, cwd=cwd, env=full_env, preexec_fn=prepare,
-                                close_fds=False)
-        for fd in opened:
-            os.close(fd)
-        self.started.append(proc)
-        return proc
+        return subprocess.Popen(**words, preexec_fn=prepare, close_fds=False)
 
     def run(self, *argv, input=None, timeout=30, **kw):
         """Runs a command to its end and returns a Result; text mode, UTF-8 with escapes."""
@@ -214,9 +228,35 @@ class Ctx:
         return stat.S_IMODE(os.lstat(os.path.join(self.dir, path)).st_mode)
 
 
-def fcntl_dup(fd, at_least):
-    import fcntl
-    return fcntl.fcntl(fd, fcntl.F_DUPFD, at_least)
+def fcntl_dup(fd, at_least, how=fcntl.F_DUPFD):
+    return fcntl.fcntl(fd, how, at_least)
+
+
+@contextlib.contextmanager
+def as_numbers(table):
+    """Gives descriptors other numbers for a while, and what has these numbers back afterwards."""
+    high, saved = {}, {}
+    try:
+        # Two passes: a target number may be the source of another entry.
+        for n, fd in table.items():
+            high[n] = fcntl_dup(fd, 200, fcntl.F_DUPFD_CLOEXEC)
+        for n in table:
+            try:
+                saved[n] = (fcntl_dup(n, 200, fcntl.F_DUPFD_CLOEXEC), os.get_inheritable(n))
+            except OSError:
+                saved[n] = None
+        for n, fd in high.items():
+            os.dup2(fd, n, inheritable=True)
+        yield
+    finally:
+        for n, before in saved.items():
+            if before is None:
+                os.close(n)
+            else:
+                os.dup2(before[0], n, inheritable=before[1])
+                os.close(before[0])
+        for fd in high.values():
+            os.close(fd)
 
 
 def fresh_dir():

@@ -299,9 +299,9 @@ class Forked:
 CLIENT = r'''
 import errno, hashlib, os, socket, sys, threading, time
 def family(address): return socket.AF_INET6 if ":" in address else socket.AF_INET
-def tcp(address, port, text=b"ping"):
+def tcp(address, port, text=b"ping", seconds=20):
     s = socket.socket(family(address), socket.SOCK_STREAM)
-    s.settimeout(20)
+    s.settimeout(seconds)
     try:
         s.connect((address, int(port)))
         s.sendall(text)

@@ -13,6 +13,7 @@ the tests themselves against a real bwrap).
 
 import argparse
 import ctypes
+import gc
 import importlib
 import os
 import pwd
@@ -136,6 +137,12 @@ def attempt(case, options):
     return outcome, text
 
 
+def processor_time():
+    """What the ended children of this process have used."""
+    times = os.times()
+    return times.children_user + times.children_system
+
+
 def run_here(options, who):
     """Runs every selected case as the current identity; returns the three counts."""
     counts = {"pass": 0, "fail": 0, "skip": 0}
@@ -156,10 +163,11 @@ def run_here(options, who):
         if options.only and not re.search(options.only, case.ids + " " + case.text):
             continue
         number += 1
-        begin = time.monotonic()
+        begin, used = time.monotonic(), processor_time()
         outcome, text = attempt(case, options)
         if options.times:
-            print(f"{time.monotonic() - begin:8.2f} s {case.ids} {who}: {case.text}", flush=True)
+            print(f"{time.monotonic() - begin:8.2f} s {processor_time() - used:8.2f} s cpu "
+                  f"{case.ids} {who}: {case.text}", flush=True)
         if outcome == "fail":
             failed.append((number, case, text))
             continue
@@ -174,7 +182,8 @@ def run_here(options, who):
         tell(number, case, outcome, text)
         if outcome != "fail":
             last = before.strip().splitlines()[-1] if before.strip() else "nothing"
-            print(f"AGAIN: {case.ids} {who} passed only the second time; it had said: {last}", flush=True)
+            print(f"AGAIN: {case.ids} {who} passed only the second time; it had said: {last}",
+                  flush=True)
     return counts
 
 
@@ -211,6 +220,8 @@ def main():
     parser.add_argument("suite", nargs="*")
     options = parser.parse_args()
     load(options.suite)
+    # Each case is a fork: its collector must not touch, and so copy, all that is loaded.
+    gc.freeze()
     if options.list:
         for case in harness.CASES:
             print(case.ids, case.only or "both", case.text, sep="\t")

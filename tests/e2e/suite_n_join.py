@@ -232,7 +232,8 @@ def errors(ctx):
     kind = a.network()[:-3]
     closed = os.open("/dev/null", os.O_RDONLY)
     table = (
-        ("b", "No running sandbox is called b .*nsbox ps"),
+        # No letters that an id could begin with: that of a sandbox serves as well.
+        ("nosuch", "No running sandbox is called nosuch .*nsbox ps"),
         ("/nonexistent", "network of /nonexistent: No such file or directory"),
         ("./fifo", "no network namespace"),
         ("/etc/passwd", "network of /etc/passwd: it is no network namespace"),
@@ -253,7 +254,8 @@ def errors(ctx):
     ctx.fails(join(ctx, "a", "true", options=("-p", "1:1")), rc=1, err="require --net user or --net veth")
     ctx.true(not os.path.exists("started"), "a command was executed")
     # The last word holds, and a descriptor is not the command's to see.
-    ctx.ok(join(ctx, "b", *NETWORK, options=("--net", "join:a")), out=os.readlink(a.network()))
+    ctx.ok(join(ctx, "nosuch", *NETWORK, options=("--net", "join:a")),
+           out=os.readlink(a.network()))
     fd = os.open(a.network(), os.O_RDONLY)
     listing = ("sh", "-c", "ls /proc/$$/fd")
     ctx.eq(words(ctx, join(ctx, "fd:9", *listing, fds={9: fd})),

@@ -698,7 +698,10 @@ def two_hundred(ctx):
         gone = [proc for proc in procs if proc.poll() is not None]
         if gone:
             raise AssertionError(f"one has ended: {gone[0].stderr.read()!r}")
-        return len(tables()) == 2 * count
+        # A program that looks again and again would take the time that they need.
+        with open("/proc/thread-self/net/dev", encoding="ascii") as file:
+            links = file.read().count("nsbox")
+        return links >= count and len(tables()) == 2 * count
 
     ctx.until(ready, 120, "all of them")
     links = [link for link in shown("-4", "addr") if link["ifname"].startswith("nsbox")]
