@@ -216,6 +216,8 @@ Result<> unpack_image(Work& work, Parts& parts)
     if (!config.architecture.empty() && config.architecture != own_architecture())
         work.outcome.notes.push_back("the image is for " + in_quotes(config.architecture) +
                                      ", this machine is " + std::string{own_architecture()});
+    for (std::string& note : config.notes)
+        work.outcome.notes.push_back(std::move(note));
     work.outcome.image = std::move(config.image);
     for (std::size_t i = 0; i < image.layers.size(); ++i) {
         const Blob& layer = image.layers[i];
