@@ -8,7 +8,7 @@ import stat
 import subprocess
 import tarfile
 
-from storekit import Store, case
+from storekit import Store, case, subordinate_maps
 
 FILES = {"etc/changed": "old", "etc/mode": "mode", "etc/touched": "same", "etc/gone": "x",
          "gone/deep/file": "x", "swapped/file": "x", "opaque/old": "old", "opaque/sub/old": "old",
@@ -146,6 +146,65 @@ def recorded(ctx):
     ctx.eq(store.show("made")["owners"], "recorded", "as the lower one")
     ctx.eq(os.lstat(os.path.join(store.path, "roots", digest, "tree/made/inside")).st_uid, ctx.uid, "on disk")
     check_result(ctx, store, "made")
+
+
+RECORDED = (("dev", tarfile.DIRTYPE, 0o755, 0, 0), ("dev/null", tarfile.CHRTYPE, 0o666, 0, 0),
+            ("gone", tarfile.DIRTYPE, 0o755, 0, 0), ("gone/null", tarfile.CHRTYPE, 0o666, 0, 0),
+            ("opaque", tarfile.DIRTYPE, 0o755, 0, 0), ("opaque/null", tarfile.CHRTYPE, 0o666, 0, 0),
+            ("etc", tarfile.DIRTYPE, 0o755, 0, 0), ("etc/taken", tarfile.CHRTYPE, 0o666, 0, 0), ("etc/x", tarfile.DIRTYPE, 0o755, 0, 0),
+            ("etc/su", tarfile.REGTYPE, 0o4755, 5, 6), ("etc/own", tarfile.REGTYPE, 0o2755, 7, 8),
+            ("etc/replaced", tarfile.REGTYPE, 0o4755, 7, 8), ("etc/far", tarfile.REGTYPE, 0o644, 70000, 70001),
+            ("etc/caps", tarfile.REGTYPE, 0o755, 0, 0), ("etc/other", tarfile.REGTYPE, 0o755, 0, 0))
+RECORDED_CHANGE = """set -e
+rm -r /gone /opaque
+mkdir /opaque; echo 1 >/opaque/new
+echo changed >>/etc/own; echo changed >>/etc/other
+rm /etc/replaced; mkdir /etc/replaced; echo 1 >/etc/taken
+"""
+
+
+@case("COMMIT-manifest", "what the manifest alone knows stays where nothing was changed: devices, set-id bits, owners, "
+      "attributes; and goes where something was")
+def manifest_only(ctx):
+    path = os.path.join(ctx.dir, "base.tar")
+    with tarfile.open(path, "w", format=tarfile.PAX_FORMAT) as tar:
+        for folder in ("usr", "home", "home/sandbox", "tmp", "root"):
+            member = tarfile.TarInfo(folder)
+            member.type, member.mode = tarfile.DIRTYPE, 0o755
+            tar.addfile(member)
+        for name, kind, mode, uid, gid in RECORDED:
+            member = tarfile.TarInfo(name)
+            member.type, member.mode, member.uid, member.gid = kind, mode, uid, gid
+            member.devmajor, member.devminor, member.size = 1, 3, 1 if kind == tarfile.REGTYPE else 0
+            if name in ("etc/caps", "etc/other"):
+                member.pax_headers = {"SCHILY.xattr.security.capability": "caps"}
+            tar.addfile(member, io.BytesIO(b"x"))
+    for how in ("as-they-are",) if ctx.root else ("recorded", "subordinate"):
+        store = Store(ctx)
+        store.path = store.env["NSBOX_STORE"] = os.path.join(ctx.dir, how)
+        if how == "subordinate" and subordinate_maps(ctx) is None:
+            continue
+        base = store.digest("import", "--name", "base", *([] if ctx.root else ["--owners", how]), path)
+        ctx.eq(store.show("base")["owners"], how, "owners")
+        folder = changed(ctx, store, "base", f"changes {how}", RECORDED_CHANGE)
+        digest = store.digest("commit", "--name", "made", folder)
+        members = store.members("made")
+        ctx.eq(sorted(name for name, (m, _) in members.items() if m.ischr()), ["dev/null"], f"{how}: devices")
+        ctx.eq((members["dev/null"][0].mode, members["dev/null"][0].devminor), (0o666, 3), "as they were")
+        told = {name: (m.mode & 0o7777, m.uid, m.gid) for name, (m, _) in members.items()}
+        ctx.eq(members["etc/taken"][1], b"1\n", "in a device's place")
+        ctx.eq([told[name] for name in ("etc/su", "etc/far")], [(0o4755, 5, 6), (0o644, 70000, 70001)],
+               f"{how}: what nothing was done to")
+        # Writing has taken the bit away, and chown to whom it belongs needs nothing.
+        ctx.eq(told["etc/own"], (0o755, 7, 8), f"{how}: what was written to")
+        ctx.eq((members["etc/replaced"][0].isdir(), told["etc/replaced"][1:]), (True, (0, 0)), f"{how}: what was replaced")
+        with open(os.path.join(store.path, "roots", digest, "manifest"), encoding="ascii") as f:
+            lines = f.read().splitlines()
+        at = {line.rsplit(" ", 1)[-1]: i for i, line in enumerate(lines)}
+        ctx.true(lines[at["etc/caps"] + 1].startswith("x security.capability "), f"{how}: attributes")
+        ctx.true(not lines[at["etc/other"] + 1].startswith("x "), f"{how}: not of what was written to")
+        ctx.ok(store.run("verify", base, digest), out="")
+        ctx.eq(store.digest("commit", "--name", "again", folder), digest, "again the same")
 
 
 @case("COMMIT-unusable-ids", "over a folder, subordinate ids that cannot be used are done without", only="user")
