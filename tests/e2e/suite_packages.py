@@ -1,10 +1,13 @@
 """Package managers in sandboxes: apt and dpkg in an overlay, pip with the host's programs."""
 
+import hashlib
 import io
+import json
 import os
 import re
 import shutil
 import subprocess
+import tarfile
 import zipfile
 
 import casekit
@@ -31,24 +34,30 @@ def host_file(tree, path):
     shutil.copy(os.path.realpath(path), os.path.join(place, os.path.basename(path)))
 
 
-def apt_tree(ctx):
-    """A tree with apt and dpkg, made of this machine's: programs, their libraries, an empty data base."""
+def program_tree(ctx, programs, others=()):
+    """A tree with programs of this machine, their libraries, other files, and some users."""
     tree = ctx.mkdir("tree")
     for name in ("bin", "sbin", "lib", "lib64"):
         if os.path.islink("/" + name):
             ctx.mkdir(f"tree/usr/{name}")
             os.symlink(f"usr/{name}", f"{tree}/{name}")
-    files = [shutil.which(name) or casekit.tool(ctx, name) for name in PROGRAMS]
-    files += [f"/usr/lib/apt/methods/{name}" for name in METHODS]
-    linked = ctx.ok(ctx.run("ldd", *files)).out
-    tables = [f"/usr/share/dpkg/{name}" for name in os.listdir("/usr/share/dpkg") if name.endswith("table")]
-    for path in {*files, *tables, *re.findall(r"(/\S+) \(0x", linked)}:
+    files = [casekit.tool(ctx, name) for name in programs]
+    linked = re.findall(r"(/\S+) \(0x", ctx.ok(ctx.run("ldd", *files)).out)
+    for path in {*files, *linked, *others}:
         host_file(tree, path)
+    ctx.write("tree/etc/passwd", PASSWD, 0o644)
+    ctx.write("tree/etc/group", "root:x:0:\nman:x:12:\nnogroup:x:65534:\n", 0o644)
+    return tree
+
+
+def apt_tree(ctx):
+    """A tree with apt and dpkg and an empty data base."""
+    tables = [f"/usr/share/dpkg/{name}" for name in os.listdir("/usr/share/dpkg") if name.endswith("table")]
+    methods = [f"/usr/lib/apt/methods/{name}" for name in METHODS]
+    tree = program_tree(ctx, [*PROGRAMS, *methods], tables)
     for folder in FOLDERS:
         ctx.mkdir(f"tree/{folder}")
     ctx.write("tree/var/lib/dpkg/status")
-    ctx.write("tree/etc/passwd", PASSWD, 0o644)
-    ctx.write("tree/etc/group", "root:x:0:\nman:x:12:\nnogroup:x:65534:\n", 0o644)
     return tree
 
 
@@ -158,3 +167,76 @@ def pip(ctx):
     ctx.fails(ctx.run(*words, USE, cwd=project), err="ModuleNotFoundError|ImportError")
     ctx.ok(ctx.run(*words, f"{PIP} && {USE}", cwd=project, timeout=60), out="1 2")
     ctx.eq(os.lstat(f"{project}/t/one.py").st_uid, ctx.uid, "it is the caller's")
+
+
+LOOK_AT_DATA = """id -u; id -g; stat -c '%u:%g %a %n' /data /data/shut; cat /data/shut; echo new >/data/new; echo home >~/file
+stat -c '%u:%g' /data/new ~/file; touch /etc/x 2>/dev/null || echo refused
+"""
+SEEN_DATA = """6
+12
+6:12 700 /data
+6:12 600 /data/shut
+shut
+6:12
+6:12
+refused
+"""
+
+
+def of_root(member):
+    member.uid = member.gid = 0
+    return member
+
+
+def user_image(ctx, tree, user):
+    """An archive as docker save writes it, of a tree of this machine's programs and a folder of user 6."""
+    layer = io.BytesIO()
+    with tarfile.open(fileobj=layer, mode="w") as tar:
+        tar.add(tree, ".", filter=of_root)
+        for name, kind, mode, data in (("data", tarfile.DIRTYPE, 0o700, b""), ("data/shut", tarfile.REGTYPE, 0o600, b"shut\n")):
+            member = tarfile.TarInfo(name)
+            member.type, member.mode, member.uid, member.gid, member.size = kind, mode, 6, 12, len(data)
+            tar.addfile(member, io.BytesIO(data))
+    digest = hashlib.sha256(layer.getvalue()).hexdigest()
+    config = json.dumps({"architecture": "amd64", "os": "linux", "rootfs": {"type": "layers", "diff_ids": ["sha256:" + digest]},
+                         "config": {"User": user, "Cmd": ["id", "-u"]}}).encode()
+    name = hashlib.sha256(config).hexdigest() + ".json"
+    files = {f"{digest}/layer.tar": layer.getvalue(), name: config, "manifest.json": json.dumps(
+        [{"Config": name, "RepoTags": ["a:b"], "Layers": [f"{digest}/layer.tar"]}]).encode()}
+    path = os.path.join(ctx.dir, "image.tar")
+    with tarfile.open(path, "w") as tar:
+        for file, data in files.items():
+            member = tarfile.TarInfo(file)
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
+    return path
+
+
+@case("RUN-image-user", "the command is the image's user and owns that user's files; with a folder of the caller's it is the "
+      "caller, to whom what it writes there belongs")
+def image_user(ctx):
+    store = Store(ctx)
+    tree = program_tree(ctx, ("sh", "id", "stat", "cat", "touch"))
+    store.digest("import", "--name", "image", user_image(ctx, tree, "man"))
+    if not ctx.root and store.show("image")["owners"] != "subordinate":
+        ctx.skip("this user has no subordinate ids")
+    folder = ctx.mkdir("folder")
+    changes = os.path.join(ctx.dir, "changes")
+
+    def inside(*words, script=LOOK_AT_DATA):
+        return ctx.run(ctx.nsbox, "run", "--rootfs", "image", *words, "--", "sh", "-c", script, env=store.env)
+
+    ctx.ok(ctx.run(ctx.nsbox, "run", "--rootfs", "image", env=store.env), out="6")
+    if ctx.root:
+        # Root's command is root outside, and no file of the image but those of root's is that user's.
+        ctx.ok(inside(script="id -u; stat -c %u /data"), out="6\n65534")
+    else:
+        ctx.eq(inside("--overlay").out, SEEN_DATA, "in an overlay that is lost")
+        ctx.eq(inside(f"--overlay={changes}").out, SEEN_DATA, "in one that is kept")
+        ctx.ok(inside(f"--overlay={changes}", script="cat /data/new"), out="new")
+        store.digest("commit", "--name", "made", changes)
+        member = store.members("made")["data/new"][0]
+        ctx.eq((member.uid, member.gid), (6, 12), "what is committed")
+        ctx.ok(inside("--uid", "6", "--gid", "12", script="id -u; stat -c %u /data"), out="6\n65534")
+    ctx.ok(inside("--rw", folder, script=f"id -u; echo x >{folder}/made; stat -c %u {folder}/made /data"), out="6\n6\n65534")
+    ctx.eq(os.lstat(f"{folder}/made").st_uid, ctx.uid, "on the host")
