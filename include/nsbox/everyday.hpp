@@ -64,7 +64,9 @@ struct Everyday {
 /// The ids are 1000 unless spec has others, the host name is "sandbox", there are all namespaces but
 /// for a network that spec shares, no capabilities, no system calls but those of Everyday::policies, and no descriptors above 2 but those of Spec::kept;
 /// everything ends with the command and with the process that starts it. The working directory is
-/// the home. An image has its say about ids, directory and command where spec has none.
+/// the home. An image has its say about ids, directory and command where spec has none. Where it has about
+/// ids, with Owners::subordinate and nothing of the host's in the sandbox, the command is not the caller
+/// outside, but the subordinate id that stands for the image's user.
 ///
 /// Looks at the host's files, and makes the folders of an overlay that is kept; nothing else changes.
 /// Fails where `root` or a file of it cannot be read (an errno), where an overlay that is kept belongs

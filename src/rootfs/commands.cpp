@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <csignal>
 #include <ctime>
 #include <optional>
 #include <set>
@@ -27,27 +28,45 @@ using Words = std::vector<std::string>;
 constexpr int failed = 1;
 constexpr int misused = 2;
 
-void write_out(int fd, std::string_view text)
+/// 0 or -errno.
+int write_out(int fd, std::string_view text)
 {
     while (!text.empty()) {
         const long put = sys::raw::write(fd, text.data(), text.size());
         if (put == -EINTR)
             continue;
-        if (put <= 0)
-            return;
+        if (put < 0)
+            return static_cast<int>(put);
         text.remove_prefix(static_cast<std::size_t>(put));
     }
+    return 0;
 }
 
 int complain(const std::string& text, int status = failed)
 {
-    write_out(STDERR_FILENO, "nsbox rootfs: " + text + "\n");
+    (void)write_out(STDERR_FILENO, "nsbox rootfs: " + text + "\n");
     return status;
 }
 
 int complain(const Error& error)
 {
     return complain(error.message());
+}
+
+/// On standard output; the status, which is another where that cannot be written.
+int print(std::string_view text, int status = 0)
+{
+    const int rc = write_out(STDOUT_FILENO, text);
+    return rc < 0 ? complain(Error{-rc, "Can't write", "standard output", {}, {}}) : status;
+}
+
+/// What is opened must not be in the place of a standard descriptor that the caller closed. Reading
+/// and writing there still fail.
+void fill_standard_descriptors()
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd)
+        if (sys::raw::fcntl(fd, F_GETFD, 0) == -EBADF)
+            (void)sys::raw::openat(AT_FDCWD, "/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
 }
 
 /// A command's words, taken apart: options with a value, options without, and the rest.
@@ -156,8 +175,7 @@ int tell(const Imported& imported)
 {
     for (const std::string& note : imported.notes)
         complain("note: " + note);
-    write_out(STDOUT_FILENO, imported.digest + "\n");
-    return 0;
+    return print(imported.digest + "\n");
 }
 
 int run_import(const std::string& folder, const Arguments& arguments)
@@ -213,8 +231,7 @@ int run_diff(const std::string& folder, const Arguments& arguments)
         diff_overlay(folder, arguments.rest[0], arguments.has("--json"));
     if (!text)
         return complain(text.error());
-    write_out(STDOUT_FILENO, *text);
-    return 0;
+    return print(*text);
 }
 
 // ls, show
@@ -258,8 +275,7 @@ int run_ls(const std::string& folder, const Arguments& arguments)
         text += pad(short_digest(digest), 12) + pad(size_text(info.size), 9) +
                 pad(date(info.imported), 16) + (names.empty() ? "-" : names) + "\n";
     }
-    write_out(STDOUT_FILENO, text);
-    return status;
+    return print(text, status);
 }
 
 std::string joined(const std::vector<std::string>& words)
@@ -279,10 +295,8 @@ int run_show(const std::string& folder, const Arguments& arguments)
     if (!use)
         return complain(use.error());
     const Info& info = use->info;
-    if (arguments.has("--json")) {
-        write_out(STDOUT_FILENO, dump(to_object(*store, info)));
-        return 0;
-    }
+    if (arguments.has("--json"))
+        return print(dump(to_object(*store, info)));
     std::string text;
     const auto line = [&](const char* label, const std::string& value) {
         constexpr std::size_t width = 18;
@@ -305,8 +319,7 @@ int run_show(const std::string& folder, const Arguments& arguments)
          info.image.working_directory.empty() ? "" : in_quotes(info.image.working_directory));
     for (const std::string& note : info.notes)
         line("note", note);
-    write_out(STDOUT_FILENO, text);
-    return 0;
+    return print(text);
 }
 
 // rm, gc
@@ -372,7 +385,7 @@ int run_gc(const std::string& folder, const Arguments& arguments)
         if (const Result<> done = discard(*store, *removed); !done)
             status = complain(done.error());
         else
-            write_out(STDOUT_FILENO, digest + "\n");
+            status = print(digest + "\n", status);
     }
     for (const Staging& dead : store->dead_stagings())
         if (const Result<> done = discard(*store, dead); !done)
@@ -444,6 +457,9 @@ int run_export(const std::string& folder, const Arguments& arguments)
         return complain("an archive is nothing for a terminal (hint: -o FILE, or a pipe)", misused);
     }
     const Result<> done = export_tar(*use, file ? file->fd().get() : STDOUT_FILENO, chosen->second);
+    // The process that writes was told by an error, so that it could say so.
+    if (!done && done.error().err == EPIPE)
+        ::raise(SIGPIPE);
     if (!done)
         return complain(done.error());
     if (file)
@@ -464,6 +480,7 @@ int run_verify(const std::string& folder, const Arguments& arguments)
         // Where all are meant, one may go meanwhile.
         if (!use && is_all && !store->has(word))
             continue;
+        std::string text;
         const Result<std::vector<std::string>> lines =
             use ? verify(*use) : tl::make_unexpected(use.error());
         if (!lines) {
@@ -471,8 +488,10 @@ int run_verify(const std::string& folder, const Arguments& arguments)
             continue;
         }
         for (const std::string& line : *lines)
-            write_out(STDOUT_FILENO, word + ": " + line + "\n");
+            text += word + ": " + line + "\n";
         status = lines->empty() ? status : failed;
+        if (const int rc = print(text, status); rc != status)
+            return rc;
     }
     return status;
 }
@@ -640,6 +659,7 @@ std::string help()
 
 int run_command(const std::vector<std::string>& words)
 {
+    fill_standard_descriptors();
     Words rest = words;
     RootfsOptions options;
     while (!rest.empty() && rest[0].starts_with("--store")) {
@@ -650,13 +670,11 @@ int run_command(const std::vector<std::string>& words)
         rest.erase(rest.begin(), rest.begin() + (has_value ? 1 : 2));
     }
     if (rest.empty()) {
-        write_out(STDERR_FILENO, help());
+        (void)write_out(STDERR_FILENO, help());
         return misused;
     }
-    if (rest[0] == "help" || rest[0] == "--help") {
-        write_out(STDOUT_FILENO, help());
-        return 0;
-    }
+    if (rest[0] == "help" || rest[0] == "--help")
+        return print(help());
     const auto command = std::find_if(commands().begin(), commands().end(),
                                       [&](const Command& one) { return rest[0] == one.name; });
     if (command == commands().end())
@@ -664,10 +682,8 @@ int run_command(const std::vector<std::string>& words)
                         misused);
     rest.erase(rest.begin());
     const auto end = std::find(rest.begin(), rest.end(), "--");
-    if (std::find(rest.begin(), end, "--help") != end) {
-        write_out(STDOUT_FILENO, command->help);
-        return 0;
-    }
+    if (std::find(rest.begin(), end, "--help") != end)
+        return print(command->help);
     Arguments arguments;
     if (const std::string wrong = take_apart(*command, rest, arguments); !wrong.empty())
         return complain(wrong + " (hint: see nsbox rootfs " + command->name + " --help)", misused);

@@ -129,16 +129,29 @@ Result<> write_map(pid_t pid, const char* name, const std::string& text)
     return {};
 }
 
-/// The ids that this process has, as they are.
-std::string identity_map(const char* path)
+/// The ids that this process has, see user_namespaces(7).
+std::vector<IdSet::Range> own_ids(const char* path)
 {
-    std::string map;
+    std::vector<IdSet::Range> ranges;
     for (const std::string& line : split(sys::read_file(path), '\n')) {
         std::vector<std::string> words = split(line, ' ');
         std::erase(words, "");
-        if (words.size() == 3)
-            map += words[0] + " " + words[0] + " " + words[2] + "\n";
+        if (words.size() != 3)
+            continue;
+        const std::optional<std::uint32_t> first = number(words[0]);
+        const std::optional<std::uint32_t> count = number(words[2]);
+        if (first && count)
+            ranges.push_back({*first, *count});
     }
+    return ranges;
+}
+
+std::string identity_map(const char* path)
+{
+    std::string map;
+    for (const auto& [first, count] : own_ids(path))
+        map += std::to_string(first) + " " + std::to_string(first) + " " + std::to_string(count) +
+               "\n";
     return map;
 }
 
@@ -276,6 +289,20 @@ std::string why_no_subordinate_ids(StoredIds& ids)
             return std::string{name} + " is not installed";
     ids = {*uid, *gid, subordinate_count};
     return {};
+}
+
+bool IdSet::has(std::uint64_t id) const
+{
+    return std::any_of(ranges.begin(), ranges.end(), [&](const Range& range) {
+        return id >= range.first && id - range.first < range.count;
+    });
+}
+
+IdSet ids_of_tree(Owners owners, const char* map)
+{
+    if (owners == Owners::subordinate)
+        return {{{0, subordinate_count}}};
+    return {own_ids(map)};
 }
 
 Ownership best_ownership()

@@ -4,6 +4,7 @@
 #include "sys/error.hpp"
 #include "sys/fd.hpp"
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -31,6 +32,20 @@ inline constexpr Literal cannot_confine{"Can't confine the unpacking"};
 constexpr std::uint32_t subordinate_count = 65536;
 /// The caller himself, where ids below are subordinate ones.
 constexpr std::uint32_t caller_id = subordinate_count;
+
+/// Ids, as ranges of them.
+struct IdSet {
+    struct Range {
+        std::uint64_t first = 0;
+        std::uint64_t count = 0;
+    };
+    std::vector<Range> ranges;
+
+    bool has(std::uint64_t id) const;
+};
+/// Whom files of a tree can belong to that is made by this process, with these owners, by the
+/// archive's ids. `map` is /proc/self/uid_map or gid_map.
+IdSet ids_of_tree(Owners owners, const char* map);
 
 /// What runs in a confined process.
 struct Site {

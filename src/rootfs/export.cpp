@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <archive.h>
 #include <archive_entry.h>
+#include <cerrno>
+#include <csignal>
 #include <memory>
 #include <sys/sysmacros.h>
 #include <unordered_map>
@@ -136,6 +138,10 @@ private:
         // A warning is about a name that is no UTF-8; it is written as it is.
         if (rc == ARCHIVE_OK || rc == ARCHIVE_WARN)
             return {};
+        // The library has these two for what is wrong with an entry; others are of the output.
+        if (const int err = ::archive_errno(archive_.get());
+            err > 0 && err != EILSEQ && err != EINVAL)
+            return fail(cannot_export, err);
         const char* const said = ::archive_error_string(archive_.get());
         return refuse(cannot_export, {}, said != nullptr ? said : "the archive cannot be written");
     }
@@ -186,9 +192,15 @@ Result<> export_tar(const Use& use, int output, Compression compression)
     const std::string said = TRY(in_tree(
         tree.get(), {use.info.owners, use.info.subordinate}, {output}, [&](const Site& site) {
             drop_other_capabilities();
+            // The process that was started is to end by it, not this one.
+            std::signal(SIGPIPE, SIG_IGN);
             const Result<> done = write_archive(manifest, site.root, output, compression);
+            if (!done && done.error().err == EPIPE)
+                return std::string{"pipe"};
             return done ? std::string{"done"} : done.error().message();
         }));
+    if (said == "pipe")
+        return fail(cannot_export, EPIPE);
     if (said != "done")
         return refuse("", said.empty() ? "Can't export: the process that does it has ended" : said);
     return {};

@@ -79,6 +79,23 @@ std::string platform_of(const Json& descriptor)
     return text_of(member(platform, "os")) + "/" + text_of(member(platform, "architecture"));
 }
 
+/// NAME=VALUE. Programs and shells trip over blanks and control characters in a name.
+bool is_variable(const std::string& text)
+{
+    const std::size_t equals = text.find('=');
+    return equals != std::string::npos && equals > 0 && text.find('\0') == std::string::npos &&
+           std::all_of(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(equals),
+                       [](char c) { return static_cast<unsigned char>(c) > ' ' && c != '\x7f'; });
+}
+
+/// For a message: without the value, which may be a secret.
+std::string shortened(const std::string& variable)
+{
+    constexpr std::size_t most = 40;
+    const std::string name = variable.substr(0, variable.find('='));
+    return name.size() > most ? name.substr(0, most) + "..." : name;
+}
+
 }  // namespace
 
 std::string_view own_architecture()
@@ -199,11 +216,13 @@ Result<ImageConfig> parse_image_config(std::string_view text)
     config.architecture = text_of(member(json, "architecture"));
     config.diffs = texts_of(member(member(json, "rootfs"), "diff_ids"));
     const Json& its = member(json, "config");
-    config.image.environment = texts_of(member(its, "Env"));
-    std::erase_if(config.image.environment, [](const std::string& variable) {
-        return variable.find('=') == std::string::npos || variable[0] == '=' ||
-               variable.find('\0') != std::string::npos;
-    });
+    for (std::string& variable : texts_of(member(its, "Env"))) {
+        if (is_variable(variable))
+            config.image.environment.push_back(std::move(variable));
+        else
+            config.notes.push_back("a variable of the image left out, for its name is none: " +
+                                   in_quotes(shortened(variable)));
+    }
     config.image.entrypoint = texts_of(member(its, "Entrypoint"));
     config.image.command = texts_of(member(its, "Cmd"));
     config.image.user = text_of(member(its, "User"));

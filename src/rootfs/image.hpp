@@ -47,8 +47,10 @@ struct ImageConfig {
     Image image;
     std::string architecture;
     std::vector<std::string> diffs;
+    std::vector<std::string> notes;  ///< What was left out, one line each.
 };
-/// The configuration of an image.
+/// The configuration of an image. Variables whose names are empty, or have blanks or control
+/// characters, are left out.
 Result<ImageConfig> parse_image_config(std::string_view json);
 
 }  // namespace nsbox::rootfs

@@ -30,6 +30,7 @@ struct Input {
     struct ::stat status {};
     std::string called;
     std::vector<std::string> stack;  ///< In place of all that: folders to be mounted as one.
+    const Manifest* lower = nullptr;
     Image image;
 };
 
@@ -144,6 +145,7 @@ Result<Outcome> run_unpacking(const Build& build, Job job, const std::vector<std
     job.spool = at;
     job.manifest = manifest.get();
     Fd mounted;
+    Fd upper;
     std::optional<Error> wrong;
     std::function<void()> before;
     if (!stack.empty())
@@ -154,6 +156,10 @@ Result<Outcome> run_unpacking(const Build& build, Job job, const std::vector<std
             else
                 wrong = std::move(mount).error();
             job.input = mounted.get();
+            upper = Fd{raw::openat(AT_FDCWD, stack.front().c_str(), open_folder)};
+            if (!upper && !wrong)
+                wrong = Error{-upper.error(), "Can't open", stack.front(), {}, {}};
+            job.upper = upper.get();
         };
     const auto run = [&](const Site& site) {
         return encode(wrong ? Result<Outcome>{tl::make_unexpected(*wrong)} : unpack(job, site));
@@ -242,6 +248,7 @@ Result<std::string> unpack_and_publish(const Store& store, const ImportRequest& 
     job.limits = request.limits;
     job.image = request.image;
     job.ownership = ownership;
+    job.lower = input.lower;
     Outcome outcome = TRY(run_unpacking(build, job, input.stack));
 
     struct ::stat now;
@@ -406,6 +413,7 @@ Result<Imported> import_stack(const Store& store, const StackRequest& request)
     input.called = request.called;
     input.stack = request.folders;
     input.image = request.image;
+    input.lower = request.lower;
     const Address address{"", "manifest"};
     if (request.ownership)
         imported.digest =

@@ -2,6 +2,7 @@
 
 #include "rootfs/archive.hpp"
 #include "rootfs/confine.hpp"
+#include "rootfs/manifest.hpp"
 #include "rootfs/store.hpp"
 #include "sys/error.hpp"
 
@@ -29,6 +30,8 @@ struct StackRequest {
     /// Where nothing is given: the best that the caller can have.
     std::optional<Ownership> ownership;
     Image image;  ///< What is to be known of it, as if it were one.
+    /// What is known of the lower one of two folders, which is `ownership`'s; borrowed.
+    const Manifest* lower = nullptr;
 };
 
 struct Imported {

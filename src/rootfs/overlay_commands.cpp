@@ -2,7 +2,9 @@
 
 #include "rootfs/changes.hpp"
 #include "rootfs/json.hpp"
+#include "rootfs/manifest.hpp"
 #include "rootfs/names.hpp"
+#include "rootfs/sha256.hpp"
 #include "rootfs/store.hpp"
 #include "rootfs/walk.hpp"
 #include "sys/packing.hpp"
@@ -179,6 +181,16 @@ std::string shown(const std::string& path)
     return out;
 }
 
+Result<Manifest> manifest_of(const Use& use)
+{
+    const std::string path = use.path + "/manifest";
+    const std::string text = TRY(read_all(AT_FDCWD, path, path));
+    if (sha256_of(text) != use.info.manifest)
+        return refuse("Can't read", path, "it is damaged",
+                      "nsbox rootfs rm removes the root filesystem; import it again");
+    return parse_manifest(text, path);
+}
+
 const char* name_of(Change::Kind kind)
 {
     if (kind == Change::Kind::added)
@@ -219,7 +231,10 @@ Result<Imported> commit_overlay(const std::string& store, const std::string& fol
     request.folders = {overlay.path + "/upper", overlay.lower_path};
     request.called = overlay.path;
     request.name = name;
+    Manifest lower;
     if (overlay.use) {
+        lower = TRY(manifest_of(*overlay.use));
+        request.lower = &lower;
         request.ownership = overlay.ownership;
         request.image = overlay.use->info.image;
     }

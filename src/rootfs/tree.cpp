@@ -84,6 +84,7 @@ void Tree::begin_layer()
 {
     has_layers_ = true;
     layer_.clear();
+    layer_links_.clear();
 }
 
 // Folders.
@@ -253,18 +254,22 @@ Result<> Tree::make_hard_link(const Entry& entry, int parent, const std::string&
     struct ::stat there;
     int rc = link(parent);
     if (rc == -EEXIST && raw::fstatat(parent, name.c_str(), &there, AT_SYMLINK_NOFOLLOW) == 0) {
-        if (there.st_ino == target.st_ino)
-            return {};
-        TRY(make_way(name, entry));
-        rc = link(TRY(folder_for(entry.path)));
+        rc = 0;
+        if (there.st_ino != target.st_ino) {
+            TRY(make_way(name, entry));
+            rc = link(TRY(folder_for(entry.path)));
+        }
     }
     if (rc == -ENOENT)
         return missing();
-    if (rc < 0)
-        return failed(entry.path, rc);
-    if (has_layers_)
-        layer_.insert(target.st_ino);
-    return {};
+    // Of a file that earlier layers have, this name alone is the layer's.
+    struct ::stat above_it;
+    if (rc == 0 && has_layers_) {
+        rc = raw::fstat(TRY(folder_for(entry.path)), &above_it);
+        if (rc == 0)
+            layer_links_.emplace(above_it.st_ino, name);
+    }
+    return rc < 0 ? failed(entry.path, rc) : Result<>{};
 }
 
 Result<> Tree::make_node(const Entry& entry, int parent, const std::string& name)
@@ -308,23 +313,36 @@ Result<> Tree::note_device(const Entry& entry, int parent, const std::string& na
 
 // Layers.
 
+bool Tree::is_of_layer(int folder, const std::string& name, const struct ::stat& status) const
+{
+    if (layer_.count(status.st_ino) != 0)
+        return true;
+    struct ::stat above;
+    return raw::fstat(folder, &above) == 0 && layer_links_.count({above.st_ino, name}) != 0;
+}
+
 Result<> Tree::remove_earlier(int folder, const std::string& name, const std::string& member)
 {
     struct ::stat status;
     int rc = raw::fstatat(folder, name.c_str(), &status, AT_SYMLINK_NOFOLLOW);
     if (rc == -ENOENT)
         return {};
-    if (rc == 0 && layer_.find(status.st_ino) == layer_.end()) {
-        rc = remove_name(folder, name);
-    } else if (rc == 0 && S_ISDIR(status.st_mode)) {
-        const Fd below{
-            raw::openat(folder, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)};
-        if (!below)
-            return failed(member, below.error());
-        for (const std::string& inner : list_folder(below.get()))
-            TRY(remove_earlier(below.get(), inner, member));
+    if (rc < 0)
+        return failed(member, rc);
+    const bool stays = is_of_layer(folder, name, status);
+    if (!S_ISDIR(status.st_mode)) {
+        rc = stays ? 0 : raw::unlinkat(folder, name.c_str(), 0);
+        return rc < 0 ? failed(member, rc) : Result<>{};
     }
-    return rc < 0 ? failed(member, rc) : Result<>{};
+    Fd below{raw::openat(folder, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)};
+    if (!below)
+        return failed(member, below.error());
+    for (const std::string& inner : list_folder(below.get()))
+        TRY(remove_earlier(below.get(), inner, member));
+    below.reset();
+    rc = stays ? 0 : raw::unlinkat(folder, name.c_str(), AT_REMOVEDIR);
+    // The layer has something in it.
+    return rc < 0 && rc != -ENOTEMPTY ? failed(member, rc) : Result<>{};
 }
 
 Result<> Tree::hide(const Member& member)

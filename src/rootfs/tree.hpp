@@ -7,10 +7,12 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include <sys/stat.h>
@@ -59,6 +61,7 @@ private:
     Result<> make_node(const Entry& entry, int parent, const std::string& name);
     Result<> note_device(const Entry& entry, int parent, const std::string& name);
     Result<> hide(const Member& member);
+    bool is_of_layer(int folder, const std::string& name, const struct ::stat& status) const;
     Result<> remove_earlier(int folder, const std::string& name, const std::string& member);
     Result<> make_way(const std::string& name, const Entry& entry);
     Result<> take_owner(int parent, const std::string& name, const Entry& entry,
@@ -84,7 +87,9 @@ private:
 
     std::unordered_map<ino_t, Entry> records_;  ///< Without paths.
     bool has_layers_ = false;
-    std::unordered_set<ino_t> layer_;       ///< What the layer has made or changed.
+    std::unordered_set<ino_t> layer_;  ///< What the layer has made or changed.
+    /// Names that it has made for what was there before: the folder, and the name in it.
+    std::set<std::pair<ino_t, std::string>> layer_links_;
     std::map<std::string, Entry> devices_;  ///< By their paths.
 
     std::uint64_t foreign_owners_ = 0;

@@ -1,6 +1,7 @@
 #include "rootfs/unpack.hpp"
 
 #include "rootfs/image.hpp"
+#include "rootfs/lower.hpp"
 #include "rootfs/names.hpp"
 #include "rootfs/pipeline.hpp"
 #include "rootfs/walk.hpp"
@@ -216,6 +217,8 @@ Result<> unpack_image(Work& work, Parts& parts)
     if (!config.architecture.empty() && config.architecture != own_architecture())
         work.outcome.notes.push_back("the image is for " + in_quotes(config.architecture) +
                                      ", this machine is " + std::string{own_architecture()});
+    for (std::string& note : config.notes)
+        work.outcome.notes.push_back(std::move(note));
     work.outcome.image = std::move(config.image);
     for (std::size_t i = 0; i < image.layers.size(); ++i) {
         const Blob& layer = image.layers[i];
@@ -330,7 +333,12 @@ Entry::Attributes attributes_of(int fd)
 
 class FolderSource {
 public:
-    FolderSource(Work& work, Progress& progress) : work_(work), progress_(progress) {}
+    FolderSource(Work& work, Progress& progress) : work_(work), progress_(progress)
+    {
+        const Job& job = work.job;
+        if (job.lower != nullptr)
+            lower_.emplace(*job.lower, job.upper, job.ownership.owners == Owners::recorded);
+    }
 
     Result<> unpack()
     {
@@ -343,7 +351,15 @@ public:
             // Another file system is not part of the tree.
             return found.status.st_dev == top.st_dev;
         };
-        return walk(work_.job.input, visitor);
+        TRY(walk(work_.job.input, visitor));
+        if (!lower_)
+            return {};
+        for (Entry& device : lower_->devices(work_.job.input)) {
+            Member member;
+            member.entry = std::move(device);
+            TRY(work_.pipeline.add(std::move(member)));
+        }
+        return {};
     }
 
 private:
@@ -370,6 +386,8 @@ private:
             return take_file(found, std::move(entry));
         if (entry.type != Type::hard_link)
             TRY(complete(found, entry));
+        if (lower_)
+            lower_->complete(entry);
         Member member;
         member.entry = std::move(entry);
         return work_.pipeline.add(std::move(member));
@@ -416,6 +434,8 @@ private:
         entry.type = Type::file;
         entry.size = size;
         entry.attributes = attributes_of(file.get());
+        if (lower_)
+            lower_->complete(entry);
         TRY(work_.pipeline.begin_file(std::move(entry)));
         std::uint64_t offset = 0;
         while (offset < size) {
@@ -443,6 +463,7 @@ private:
 
     Work& work_;
     Progress& progress_;
+    std::optional<Lower> lower_;
     std::map<std::pair<dev_t, ino_t>, std::string> links_;
     std::vector<char> part_ = std::vector<char>(std::size_t{1} << 18);
 };

@@ -3,6 +3,7 @@
 #include "nsbox/rootfs.hpp"
 #include "rootfs/archive.hpp"
 #include "rootfs/confine.hpp"
+#include "rootfs/manifest.hpp"
 #include "sys/error.hpp"
 
 #include <cstdint>
@@ -24,6 +25,9 @@ struct Job {
     Ownership ownership;
     int spool = -1;     ///< A folder for files without names.
     int manifest = -1;  ///< A file; its text is written there.
+    /// Where the folder is an overlay: what is known of the tree below, and the upper folder, open.
+    const Manifest* lower = nullptr;
+    int upper = -1;
 };
 
 /// What became of it.

@@ -43,9 +43,27 @@ bool is_device(const Entry& entry)
     return entry.type == Type::character_device || entry.type == Type::block_device;
 }
 
+/// Whom files belong to, by the ids of the process that compares.
+struct Possession {
+    Owners owners = Owners::as_they_are;
+    uid_t caller_uid = 0;
+    IdSet uids;  ///< Those that files can belong to.
+    IdSet gids;
+
+    bool fits(const struct ::stat& status, const Entry& entry) const
+    {
+        // The group may be that of a set-group-id folder that the store is in.
+        if (owners == Owners::recorded)
+            return status.st_uid == caller_uid;
+        const bool is_possible = uids.has(entry.uid) && gids.has(entry.gid);
+        return status.st_uid == (is_possible ? entry.uid : 0) &&
+               status.st_gid == (is_possible ? entry.gid : 0);
+    }
+};
+
 class Comparison {
 public:
-    explicit Comparison(const Manifest& manifest)
+    Comparison(const Manifest& manifest, const Possession& possession) : possession_(possession)
     {
         for (const Entry& entry : manifest)
             if (!is_device(entry))
@@ -104,6 +122,8 @@ private:
         const unsigned mask = kind == S_IFDIR ? 07777 : permissions;
         if (kind != S_IFLNK && (found.status.st_mode & 07777) != (entry.mode & mask))
             say(found.path, "has another mode");
+        if (!possession_.fits(found.status, entry))
+            say(found.path, "belongs to another");
         if (kind == S_IFLNK)
             compare_target(found, entry);
         if (kind == S_IFREG)
@@ -137,6 +157,7 @@ private:
             say(found.path, "has another content");
     }
 
+    const Possession& possession_;
     std::map<std::string, const Entry*> expected_;
     std::set<std::string> seen_;
     std::unordered_map<std::string, ino_t> inodes_;
@@ -146,11 +167,11 @@ private:
 };
 
 /// In the process that has the tree for its root.
-std::string compare(const Manifest& manifest, const Site& site)
+std::string compare(const Manifest& manifest, const Possession& possession, const Site& site)
 {
     raise_descriptor_limit();
     drop_other_capabilities();
-    Comparison comparison{manifest};
+    Comparison comparison{manifest, possession};
     Visitor visitor;
     visitor.before = [&](const Found& found) { return comparison.look_at(found); };
     const Result<> walked = walk(site.root, visitor);
@@ -179,9 +200,17 @@ Result<std::vector<std::string>> verify(const Use& use)
         return refuse("Can't verify", use.path, "its manifest is damaged",
                       "nsbox rootfs rm removes it; import it again");
     const Manifest manifest = TRY(parse_manifest(text, use.path + "/manifest"));
-    const std::string said =
-        TRY(in_tree(tree.get(), {use.info.owners, use.info.subordinate}, {},
-                    [&](const Site& site) { return compare(manifest, site); }));
+    Possession possession{use.info.owners};
+    possession.uids = ids_of_tree(use.info.owners, "/proc/self/uid_map");
+    possession.gids = ids_of_tree(use.info.owners, "/proc/self/gid_map");
+    const std::string said = TRY(in_tree(tree.get(), {use.info.owners, use.info.subordinate},
+                                         {folder.get()}, [&](const Site& site) {
+                                             // Who made the tree made the folder that it is in, too.
+                                             struct ::stat made {};
+                                             (void)raw::fstat(folder.get(), &made);
+                                             possession.caller_uid = made.st_uid;
+                                             return compare(manifest, possession, site);
+                                         }));
     sys::Unpacker from{said};
     std::vector<std::string> lines;
     for (std::uint64_t left = from.count(); left > 0; --left)

@@ -341,16 +341,18 @@ Result<> take_image_user(Spec& spec, const std::string& text, const Accounts& ac
     return {};
 }
 
-Result<> choose_ids(Spec& spec, const Everyday& wish, const Accounts& accounts)
+/// Whether it is the image that has chosen them.
+Result<bool> choose_ids(Spec& spec, const Everyday& wish, const Accounts& accounts)
 {
+    const bool is_of_image = !wish.as_root && !spec.uid && !wish.image.user.empty();
     if (wish.as_root) {
         spec.uid = spec.gid = 0;
-    } else if (!spec.uid && !wish.image.user.empty()) {
+    } else if (is_of_image) {
         TRY(take_image_user(spec, wish.image.user, accounts));
     }
     spec.uid = spec.uid.value_or(usual_id);
     spec.gid = spec.gid.value_or(usual_id);
-    return {};
+    return is_of_image;
 }
 
 /// As many ids as stand for those of a root filesystem.
@@ -382,12 +384,28 @@ Result<std::vector<IdRange>> own_ids(const char* map)
     return ranges;
 }
 
+/// Whether something of the host's is in the sandbox that belongs, or is to belong, to the caller.
+bool shows_files_of_caller(const Spec& spec, const Everyday& wish)
+{
+    return !wish.work_directory.empty() ||
+           std::any_of(spec.operations.begin(), spec.operations.end(), [](const Operation& op) {
+               return std::holds_alternative<Bind>(op) ||
+                      std::holds_alternative<BindDescriptor>(op) ||
+                      std::holds_alternative<Overlay>(op);
+           });
+}
+
 /// More ids than the command's own, where files have them or root is to use them.
-Result<> map_ids(Spec& spec, const Everyday& wish)
+Result<> map_ids(Spec& spec, const Everyday& wish, bool is_of_image)
 {
     if (!spec.uid_map.empty() || !spec.gid_map.empty())
         return {};
-    if (wish.owners == Owners::subordinate && *spec.uid != 0) {
+    // The caller cannot be the image's user and the image's files still be that user's: an id inside
+    // stands for one outside. Where the caller has nothing in there, it need not be.
+    const bool can_be_other = is_of_image && *spec.uid < all_ids && *spec.gid < all_ids &&
+                              !shows_files_of_caller(spec, wish);
+    const bool is_caller = *spec.uid != 0 && !can_be_other;
+    if (wish.owners == Owners::subordinate && is_caller) {
         // What the command writes into folders of the caller's is to belong to the caller.
         const StoredIds& ids = wish.stored_ids;
         spec.uid_map = map_beside_own({{ids.first_uid, ids.count}}, *spec.uid, ::getuid());
@@ -548,8 +566,8 @@ Result<> complete(Spec& spec, const Everyday& wish)
         accounts.group = TRY(read_root_file(wish, "etc/group"));
         accounts.are_there = true;
     }
-    TRY(choose_ids(spec, wish, accounts));
-    TRY(map_ids(spec, wish));
+    const bool is_of_image = TRY(choose_ids(spec, wish, accounts));
+    TRY(map_ids(spec, wish, is_of_image));
     // Before a folder of the caller's is there, which a link of the root could lead to.
     add_accounts(spec, accounts, base);
     add_hosts(spec, base);

@@ -4,83 +4,11 @@ import hashlib
 import io
 import json
 import os
-import pwd
 import stat
 import subprocess
 import tarfile
 
-import harness
-
-
-def subordinate_maps(ctx):
-    """Options for all ids that root filesystems of this user may have, and his own; none without."""
-    words = []
-    for path, option, own in (("/etc/subuid", "--map-uid", ctx.uid), ("/etc/subgid", "--map-gid", ctx.gid)):
-        with open(path, encoding="ascii") as f:
-            lines = [line.strip().split(":") for line in f]
-        first = [line[1] for line in lines if line[0] in (pwd.getpwuid(ctx.uid).pw_name, str(ctx.uid))]
-        if not first:
-            return None
-        words += [option, f"0:{first[0]}:65536", option, f"65536:{own}:1"]
-    return words
-
-
-def case(ids, text, **kw):
-    """A case that takes away what belongs to the caller's subordinate ids, which the harness cannot."""
-    def register(func):
-        def run(ctx):
-            try:
-                func(ctx)
-            finally:
-                maps = None if ctx.root else subordinate_maps(ctx)
-                if maps:
-                    ctx.bw(*maps, "--uid", "0", "--gid", "0", "--cap-add", "ALL", "--bind", "/", "/",
-                           "find", ctx.dir, "-mindepth", "1", "-delete")
-        return harness.case(ids, text, **kw)(run)
-    return register
-
-
-class Store:
-    """A store of the case's own, and the program that works on it."""
-
-    def __init__(self, ctx):
-        self.ctx = ctx
-        self.path = os.path.join(ctx.dir, "store")
-        self.env = dict(os.environ, NSBOX_STORE=self.path)
-
-    def run(self, *words, nsbox=None, **kw):
-        return self.ctx.run(nsbox or self.ctx.nsbox, "rootfs", *words, env=self.env, timeout=60, **kw)
-
-    def digest(self, *words, **kw):
-        """What an import, a commit or a build prints."""
-        text = self.ctx.ok(self.run(*words, **kw)).out.strip()
-        self.ctx.true(len(text) == 64, f"a digest: {text!r}")
-        return text
-
-    def diff(self, folder):
-        return self.ctx.ok(self.run("diff", folder)).out.splitlines()
-
-    def show(self, name):
-        return json.loads(self.ctx.ok(self.run("show", "--json", name)).out)
-
-    def in_sandbox(self, *words):
-        """The words of a sandbox on a root, as root inside, with the host's programs on top."""
-        return (self.ctx.nsbox, "run", "--root", "--ro", "/usr",
-                *[word for name in ("bin", "lib", "lib64") if os.path.islink("/" + name)
-                  for word in ("--symlink", os.readlink("/" + name), "/" + name)], *words)
-
-    def sandbox(self, *words):
-        return self.ctx.run(*self.in_sandbox(*words), env=self.env, timeout=60)
-
-    def members(self, name):
-        """Everything of an export: path -> what tar knows of it, with a file's content."""
-        proc = subprocess.run([self.ctx.nsbox, "rootfs", "export", name], env=self.env, timeout=60,
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
-        self.ctx.eq((proc.returncode, proc.stderr), (0, b""), "export")
-        with tarfile.open(fileobj=io.BytesIO(proc.stdout)) as tar:
-            return {os.path.normpath(m.name): (m, tar.extractfile(m).read() if m.isreg() else b"")
-                    for m in tar}
-
+from storekit import Store, case, subordinate_maps
 
 FILES = {"etc/changed": "old", "etc/mode": "mode", "etc/touched": "same", "etc/gone": "x",
          "gone/deep/file": "x", "swapped/file": "x", "opaque/old": "old", "opaque/sub/old": "old",
@@ -218,6 +146,65 @@ def recorded(ctx):
     ctx.eq(store.show("made")["owners"], "recorded", "as the lower one")
     ctx.eq(os.lstat(os.path.join(store.path, "roots", digest, "tree/made/inside")).st_uid, ctx.uid, "on disk")
     check_result(ctx, store, "made")
+
+
+RECORDED = (("dev", tarfile.DIRTYPE, 0o755, 0, 0), ("dev/null", tarfile.CHRTYPE, 0o666, 0, 0),
+            ("gone", tarfile.DIRTYPE, 0o755, 0, 0), ("gone/null", tarfile.CHRTYPE, 0o666, 0, 0),
+            ("opaque", tarfile.DIRTYPE, 0o755, 0, 0), ("opaque/null", tarfile.CHRTYPE, 0o666, 0, 0),
+            ("etc", tarfile.DIRTYPE, 0o755, 0, 0), ("etc/taken", tarfile.CHRTYPE, 0o666, 0, 0), ("etc/x", tarfile.DIRTYPE, 0o755, 0, 0),
+            ("etc/su", tarfile.REGTYPE, 0o4755, 5, 6), ("etc/own", tarfile.REGTYPE, 0o2755, 7, 8),
+            ("etc/replaced", tarfile.REGTYPE, 0o4755, 7, 8), ("etc/far", tarfile.REGTYPE, 0o644, 70000, 70001),
+            ("etc/caps", tarfile.REGTYPE, 0o755, 0, 0), ("etc/other", tarfile.REGTYPE, 0o755, 0, 0))
+RECORDED_CHANGE = """set -e
+rm -r /gone /opaque
+mkdir /opaque; echo 1 >/opaque/new
+echo changed >>/etc/own; echo changed >>/etc/other
+rm /etc/replaced; mkdir /etc/replaced; echo 1 >/etc/taken
+"""
+
+
+@case("COMMIT-manifest", "what the manifest alone knows stays where nothing was changed: devices, set-id bits, owners, "
+      "attributes; and goes where something was")
+def manifest_only(ctx):
+    path = os.path.join(ctx.dir, "base.tar")
+    with tarfile.open(path, "w", format=tarfile.PAX_FORMAT) as tar:
+        for folder in ("usr", "home", "home/sandbox", "tmp", "root"):
+            member = tarfile.TarInfo(folder)
+            member.type, member.mode = tarfile.DIRTYPE, 0o755
+            tar.addfile(member)
+        for name, kind, mode, uid, gid in RECORDED:
+            member = tarfile.TarInfo(name)
+            member.type, member.mode, member.uid, member.gid = kind, mode, uid, gid
+            member.devmajor, member.devminor, member.size = 1, 3, 1 if kind == tarfile.REGTYPE else 0
+            if name in ("etc/caps", "etc/other"):
+                member.pax_headers = {"SCHILY.xattr.security.capability": "caps"}
+            tar.addfile(member, io.BytesIO(b"x"))
+    for how in ("as-they-are",) if ctx.root else ("recorded", "subordinate"):
+        store = Store(ctx)
+        store.path = store.env["NSBOX_STORE"] = os.path.join(ctx.dir, how)
+        if how == "subordinate" and subordinate_maps(ctx) is None:
+            continue
+        base = store.digest("import", "--name", "base", *([] if ctx.root else ["--owners", how]), path)
+        ctx.eq(store.show("base")["owners"], how, "owners")
+        folder = changed(ctx, store, "base", f"changes {how}", RECORDED_CHANGE)
+        digest = store.digest("commit", "--name", "made", folder)
+        members = store.members("made")
+        ctx.eq(sorted(name for name, (m, _) in members.items() if m.ischr()), ["dev/null"], f"{how}: devices")
+        ctx.eq((members["dev/null"][0].mode, members["dev/null"][0].devminor), (0o666, 3), "as they were")
+        told = {name: (m.mode & 0o7777, m.uid, m.gid) for name, (m, _) in members.items()}
+        ctx.eq(members["etc/taken"][1], b"1\n", "in a device's place")
+        ctx.eq([told[name] for name in ("etc/su", "etc/far")], [(0o4755, 5, 6), (0o644, 70000, 70001)],
+               f"{how}: what nothing was done to")
+        # Writing has taken the bit away, and chown to whom it belongs needs nothing.
+        ctx.eq(told["etc/own"], (0o755, 7, 8), f"{how}: what was written to")
+        ctx.eq((members["etc/replaced"][0].isdir(), told["etc/replaced"][1:]), (True, (0, 0)), f"{how}: what was replaced")
+        with open(os.path.join(store.path, "roots", digest, "manifest"), encoding="ascii") as f:
+            lines = f.read().splitlines()
+        at = {line.rsplit(" ", 1)[-1]: i for i, line in enumerate(lines)}
+        ctx.true(lines[at["etc/caps"] + 1].startswith("x security.capability "), f"{how}: attributes")
+        ctx.true(not lines[at["etc/other"] + 1].startswith("x "), f"{how}: not of what was written to")
+        ctx.ok(store.run("verify", base, digest), out="")
+        ctx.eq(store.digest("commit", "--name", "again", folder), digest, "again the same")
 
 
 @case("COMMIT-unusable-ids", "over a folder, subordinate ids that cannot be used are done without", only="user")

@@ -57,6 +57,27 @@ def run(ctx):
     ctx.true("setpriv" in complete(ctx, "nsbox", "run", "--verbose", "setpr"), "a program is offered")
 
 
+@case("COMP-rootfs", "completion knows the commands of nsbox rootfs, their options, and the names in the store")
+def rootfs(ctx):
+    ctx.eq(complete(ctx, "nsbox", "rootfs", "e"), ["export"])
+    ctx.eq(complete(ctx, "nsbox", "rootfs", ""), ["build", "commit", "diff", "export", "gc", "help", "import", "ls", "rm",
+                                                  "show", "verify"])
+    ctx.eq(complete(ctx, "nsbox", "rootfs", "--s"), ["--store"])
+    ctx.eq(complete(ctx, "nsbox", "rootfs", "import", "--"), ["--help", "--image", "--max-size", "--name", "--owners"])
+    ctx.eq(complete(ctx, "nsbox", "rootfs", "import", "--owners", "r"), ["recorded"])
+    ctx.eq(complete(ctx, "nsbox", "rootfs", "export", "--format", "=", "tar.z"), ["tar.zst"])
+    ctx.eq(complete(ctx, "nsbox", "rootfs", "import", "--name", "f"), [])
+    ctx.mkdir("folder")
+    ctx.write("file")
+    ctx.eq(complete(ctx, "nsbox", "rootfs", "import", "--name", "x", "f"), ["file", "folder"])
+    ctx.eq(complete(ctx, "nsbox", "rootfs", "diff", "f"), ["folder"])
+    ctx.mkdir("store/names")
+    for name in ("one", "other", "two"):
+        os.symlink("0" * 64, os.path.join(ctx.dir, "store/names", name))
+    ctx.eq(complete(ctx, "nsbox", "rootfs", "--store", "store", "show", "o"), ["one", "other"])
+    ctx.eq(complete(ctx, "nsbox", "rootfs", "--store", "=", "store", "rm", "two", "o"), ["one", "other"])
+
+
 @case("COMP-loads", "the script completes both names")
 def loads(ctx):
     out = ctx.ok(ctx.run("bash", "--norc", "-c", '. "$0"; complete -p nsbox bwrap', SCRIPT)).out

@@ -14,7 +14,8 @@ import tarfile
 import time
 
 import casekit
-from harness import Skip, case
+from harness import case
+from storekit import subordinate_maps
 
 VICTIM = "nobody may write here\n"
 
@@ -189,22 +190,23 @@ def forms_gnu(ctx):
     ctx.eq(store.show(piped)["digest-of"], "manifest", "what a pipe's digest is of")
 
 
-@case("R-forms", "archives by busybox tar and bsdtar give the tree that they were made of")
-def forms_others(ctx):
+def form_of(ctx, *words):
+    casekit.tool(ctx, words[0])
     store = Store(ctx)
     top, files = small_tree(ctx)
-    made = 0
-    for words in (("busybox", "tar"), ("bsdtar",)):
-        try:
-            casekit.tool(ctx, words[0])
-        except Skip:
-            continue
-        made += 1
-        path = os.path.join(ctx.dir, words[0])
-        ctx.ok(ctx.run(*words, "-C", top, "-cf", path, "."))
-        check_small_tree(ctx, store, store.add(path), files)
-    if made == 0:
-        ctx.skip("neither busybox nor bsdtar is installed")
+    path = os.path.join(ctx.dir, words[0])
+    ctx.ok(ctx.run(*words, "-C", top, "-cf", path, "."))
+    check_small_tree(ctx, store, store.add(path), files)
+
+
+@case("R-forms", "an archive by busybox tar gives the tree that it was made of")
+def form_busybox(ctx):
+    form_of(ctx, "busybox", "tar")
+
+
+@case("R-forms", "an archive by bsdtar gives the tree that it was made of")
+def form_bsdtar(ctx):
+    form_of(ctx, "bsdtar")
 
 
 @case("R-forms", "a folder gives the same tree as an archive of it, and a later import of it the "
@@ -638,6 +640,43 @@ def images_chosen(ctx):
     ctx.eq(list(store.paths(store.add(write_files(ctx, "nested", files)))), ["one"], "nested")
 
 
+@case("R-images", "in one layer a hard link and a whiteout of the same file: the new name stays, the old one goes; behind "
+      "the whiteout the link is refused")
+def images_links(ctx):
+    store = Store(ctx)
+    lower = [folder("d"), member("d/a", data=b"old"), member("d/c", tarfile.LNKTYPE, target="d/a"), folder("e"),
+             member("e/x", data=b"x"), member("e/y", data=b"y")]
+    hard = [member("d/b", tarfile.LNKTYPE, target="d/a"), member("e/z", tarfile.LNKTYPE, target="d/a")]
+    for whiteouts, wanted in (
+            ([], ["d", "d/a", "d/b", "d/c", "e", "e/x", "e/y", "e/z"]),
+            ([member("d/.wh.a")], ["d", "d/b", "d/c", "e", "e/x", "e/y", "e/z"]),
+            ([member("d/.wh.a"), member("d/.wh.b"), member(".wh.e")], ["d", "d/b", "d/c", "e", "e/z"]),
+            ([member("d/.wh..wh..opq"), member("e/.wh..wh..opq")], ["d", "d/b", "e", "e/z"])):
+        path = file_archive(ctx, "image", docker_files(("n:t", Image([lower, hard + whiteouts]))))
+        digest = store.add(path)
+        ctx.eq(sorted(store.paths(digest)), wanted, "what stays")
+        for name in ("d/b", "e/z"):
+            ctx.eq(store.read(digest, name), b"old", name)
+        ctx.ok(store.run("verify", digest), out="")
+    store.refuses(file_archive(ctx, "bad", docker_files(("n:t", Image([lower, [member("d/.wh.a"), *hard]])))),
+                  "hard link to .*not in the tree")
+
+
+@case("R-images", "variables of an image whose names are none are left out with a line each; values may be anything")
+def images_variables(ctx):
+    store = Store(ctx)
+    good = ["A=b=c", "EMPTY=", "B= x y ", "dotted.name=1", "LINES=1\n2"]
+    bad = ["=x", "C", "D E=secret", " F=1", "G =1", "H\n=1", "", "\t=1", "I\x00=1"]
+    image = Image([[member("f")]], config={"Env": bad[:4] + good + bad[4:]})
+    result = ctx.ok(store.run("import", file_archive(ctx, "image", docker_files(("n:t", image)))))
+    info = store.show(result.out.strip())
+    ctx.eq(info["image"]["env"], good, "what is kept")
+    lines = [line for line in result.err.splitlines() if "variable of the image" in line]
+    ctx.eq(len(lines), len(bad), f"a line each: {result}")
+    ctx.eq(len([note for note in info["notes"] if "variable of the image" in note]), len(lines), "in the store")
+    ctx.true("secret" not in result.err, "without the values")
+
+
 @case("R-images R-hostile", "a layer that was changed is refused, and whiteouts reach nothing "
       "outside or behind a link")
 def images_hostile(ctx):
@@ -685,7 +724,8 @@ def killed(ctx):
     ctx.ok(store.run("rm", whole))
     generator = random.Random(ctx.uid)
     ended = killed_number = 0
-    for _ in range(25):
+    # NSBOX_TEST_KILLS chooses more moments, where there is time for them.
+    for _ in range(int(os.environ.get("NSBOX_TEST_KILLS", "25"))):
         proc = ctx.popen(*store.words("import", path))
         with contextlib.suppress(subprocess.TimeoutExpired):
             proc.wait(generator.uniform(0, length))
@@ -797,6 +837,67 @@ def damage(ctx):
     with open(store.root(digest, "manifest"), "a", encoding="ascii") as f:
         f.write("f 0644 0 0 0.000000000 0 " + sha(b"") + " zz\n")
     ctx.fails(store.run("verify", digest), rc=1, err="its manifest is damaged")
+
+
+OWNED = (folder("d"), member("d/f", data=b"f", uid=5, gid=6), link("d/l", "f"), member("far", uid=70000, gid=5))
+
+
+@case("R-store", "verify finds another owner, on disk or in the manifest, and takes those for right that no id here "
+      "stands for")
+def owners_verified(ctx):
+    for how in (("as-they-are",) if ctx.root else ("recorded", "subordinate")):
+        if how == "subordinate" and not has_subordinate_ids(ctx):
+            continue
+        store = Store(ctx, how)
+        digest = store.add(archive(ctx, "a", *OWNED), *([] if ctx.root else ["--owners", how]))
+        ctx.ok(store.run("verify", digest), out="")
+        if how == "recorded":
+            path = store.root(digest, "manifest")
+            with open(path, encoding="ascii") as f:
+                text = f.read()
+            with open(path, "w", encoding="ascii") as f:
+                f.write(text.replace(" 5 6 ", " 5 7 "))
+            ctx.fails(store.run("verify", digest), rc=1, err="its manifest is damaged")
+            continue
+        first = 0 if ctx.root else store.show(digest)["subordinate"]["first-uid"]
+        tree = store.root(digest, "tree")
+        ctx.eq(os.lstat(os.path.join(tree, "d/f")).st_uid, first + 5, "on disk")
+        change = "import os, sys; os.chown('d/f', 5, 7); os.lchown('d/l', 1, 0)"
+        if ctx.root:
+            ctx.ok(ctx.run("python3", "-c", change, cwd=tree))
+        else:
+            ctx.ok(ctx.bw(*subordinate_maps(ctx), "--uid", "0", "--gid", "0", "--cap-add", "ALL", "--bind", "/", "/",
+                          "--chdir", tree, "/usr/bin/python3", "-c", change))
+        found = ctx.fails(store.run("verify", digest), rc=1).out.splitlines()
+        ctx.eq(found, [f'{digest}: "{path}" belongs to another' for path in ("d/f", "d/l")], how)
+
+
+@case("R-store", "an output that is full or closed fails with a line and status 1, and a reader who leaves ends the "
+      "command by SIGPIPE")
+def outputs(ctx):
+    store = Store(ctx)
+    path = archive(ctx, "a", member("f", data=os.urandom(300000)))
+    store.add(path, "--name", "a")
+    for command in (("ls",), ("show", "--json", "a"), ("export", "a"), ("import", path), ("help",)):
+        # The control is the same with an output that takes it.
+        ctx.true(ctx.ok(store.run(*command)).out if command[0] != "export" else store.export("a"), command)
+        for redirection, why in ((">/dev/full", "No space left on device"), (">&-", "Bad file descriptor")):
+            it = ctx.fails(ctx.run("sh", "-c", f'exec "$@" {redirection}', "sh", *store.words(*command)), rc=1, err=why)
+            ctx.eq(it.err.count("\n"), 1, f"one line: {it}")
+    ctx.ok(store.run("verify"), out="")
+
+    def unread(*words):
+        read, write = os.pipe()
+        os.close(read)
+        proc = ctx.popen(*words, stdout=write)
+        os.close(write)
+        return proc.wait(20), proc.stderr.read().decode()
+
+    for command in (("show", "a"), ("export", "a"), ("export", "--format", "tar.zst", "a")):
+        ctx.eq(unread(*store.words(*command)), (-signal.SIGPIPE, ""), f"{command} ends quietly")
+        ignoring = ("sh", "-c", "trap '' PIPE; exec \"$@\"", "sh")
+        status, err = unread(*ignoring, *store.words(*command))
+        ctx.eq((status, err.count("\n"), "Broken pipe" in err), (1, 1, True), f"{command}: {err}")
 
 
 @case("R-store", "an export is the same each time, in each format, and its import has the same "

@@ -109,6 +109,7 @@ TEST_CASE("an image's configuration is taken where it is of the right types")
         "=worse"], "Cmd": null, "Entrypoint": ["e"], "User": 5, "WorkingDir": "/w"}})");
     REQUIRE(config);
     CHECK(config->image.environment == std::vector<std::string>{"A=b"});
+    CHECK(config->notes.size() == 2);
     CHECK(config->image.entrypoint == std::vector<std::string>{"e"});
     CHECK(config->image.command.empty());
     CHECK(config->image.user.empty());
