@@ -176,6 +176,10 @@ void add_confinement(const Recipe& recipe, const std::string& process, Plan& pla
     if (recipe.refuse_user_namespaces)
         plan.steps.emplace_back(
             ns::RefuseUserNamespaces{filter_count(process) > recipe.filters.size()});
+    if (recipe.umask)
+        plan.steps.emplace_back(RestoreUmask{static_cast<int>(*recipe.umask & 0777)});
+    if (recipe.own_keyring)
+        plan.steps.emplace_back(OwnKeyring{});
     if (recipe.capabilities)
         plan.steps.emplace_back(ns::SetCapabilities{*recipe.capabilities, recipe.ambient});
     plan.ambient = recipe.ambient ? recipe.capabilities.value_or(0) : 0;

@@ -9,7 +9,7 @@ namespace {
 using sys::pack;
 using sys::Unpacker;
 
-constexpr std::uint64_t magic = 0x6e73627872637033;  // "nsbxrcp3"
+constexpr std::uint64_t magic = 0x6e73627872637034;  // "nsbxrcp4"
 
 void put(std::string& out, const std::optional<std::uint64_t>& number)
 {
@@ -44,6 +44,11 @@ Recipe recipe_of(const Plan& plan)
             recipe.drop_groups = ids->drop_groups;
         } else if (std::holds_alternative<ns::RefuseUserNamespaces>(step)) {
             recipe.refuse_user_namespaces = true;
+        } else if (const auto* const umask = std::get_if<RestoreUmask>(&step)) {
+            if (umask->other >= 0)
+                recipe.umask = static_cast<std::uint64_t>(umask->other);
+        } else if (std::holds_alternative<OwnKeyring>(step)) {
+            recipe.own_keyring = true;
         } else if (const auto* const directory = std::get_if<ChangeDirectory>(&step)) {
             recipe.directory = directory->wanted != nullptr ? directory->wanted : "";
             recipe.likely_directory = directory->logical;
@@ -72,6 +77,8 @@ std::string encode(const Recipe& recipe)
     pack(out, recipe.refuse_user_namespaces ? 1U : 0U);
     put(out, recipe.ids);
     pack(out, recipe.drop_groups ? 1U : 0U);
+    put(out, recipe.umask);
+    pack(out, recipe.own_keyring ? 1U : 0U);
     pack(out, recipe.group);
     return out;
 }
@@ -97,6 +104,8 @@ Result<Recipe> decode(const std::string& bytes)
     recipe.refuse_user_namespaces = reader.number() != 0;
     recipe.ids = maybe(reader);
     recipe.drop_groups = reader.number() != 0;
+    recipe.umask = maybe(reader);
+    recipe.own_keyring = reader.number() != 0;
     recipe.group = reader.text();
     if (!reader.is_done())
         return refuse("Can't read how the sandbox is confined", {}, "it is damaged");

@@ -24,7 +24,9 @@ struct Recipe {
     std::optional<std::uint64_t>
         ids;                   ///< Of the command where several are mapped: uid, gid << 32...
     bool drop_groups = false;  ///< ...and whether it has lost the caller's groups.
-    std::string group;         ///< The path of the sandbox's control group, or empty.
+    std::optional<std::uint64_t> umask;  ///< If it is not the caller's.
+    bool own_keyring = false;            ///< A session keyring that is not the caller's.
+    std::string group;                   ///< The path of the sandbox's control group, or empty.
 };
 
 /// What of a plan another process needs to know.

@@ -147,6 +147,28 @@ class Bench:
             got = self.pair(self.options.pairs, first, second)
             self.notes.append(text.format(ms(got["a"]), ms(got["b"])))
 
+    def walls(self):
+        """What the filter and the covers of `nsbox run` cost at a start, and the filter later on."""
+        run = [self.tool("nsbox/nsbox"), "run", "--ro", self.folder]
+        bare = ["--seccomp-policy", "none", "--allow-userns", "--", self.bare]
+        got = self.pair(2 * self.options.pairs, [*run, "--", self.bare], [*run, *bare])
+        self.notes.append(f"`nsbox run` with its filter and covers: {ms(got['a'])}; without the filter, and for an "
+                          f"ordinary user without covers: {ms(got['b'])}.")
+        tree = self.tool(f"files-{self.who}")
+        os.mkdir(tree)
+        for number in range(3000):
+            os.makedirs(os.path.join(tree, f"d{number % 50}"), exist_ok=True)
+            with open(os.path.join(tree, f"d{number % 50}", f"f{number}"), "w", encoding="ascii") as file:
+                file.write(str(number))
+        git = ("cp -r " + tree + " t && cd t && git -c init.defaultBranch=m init -q && git add . && "
+               "for i in $(seq 40); do git status --porcelain >/dev/null; done")
+        work = (("`git status` of 3000 files, 40 times in one sandbox", git),
+                ("python3 starts 40 times", "for i in $(seq 40); do python3 -c pass; done"))
+        for text, line in work:
+            got = self.pair(max(5, self.options.pairs // 20), [*run, "--", "sh", "-c", line],
+                            [*run, "--seccomp-policy", "none", "--", "sh", "-c", line], "-w", "1")
+            yield Row(text + ": with the filter / without", ms(got["a"]), f"({ms(got['b'])})", got["ratio"], 1.03)
+
     def floor(self):
         """Not a goal: what the machine asks for the same namespaces, and for a bare start."""
         n = self.options.pairs
@@ -335,7 +357,7 @@ def main():
     parser.add_argument("--as", dest="who", choices=["root", "user", "both"], default="both")
     parser.add_argument("--pairs", type=int, default=200)
     parser.add_argument("--crowd", type=int, default=1000)
-    names = ["starts", "everyday", "floor", "binds", "memory", "calls", "crowd"]
+    names = ["starts", "everyday", "walls", "floor", "binds", "memory", "calls", "crowd"]
     parser.add_argument("--only", action="append", choices=names, help="repeatable")
     parser.add_argument("--output", help="write the text there too")
     options = parser.parse_args()

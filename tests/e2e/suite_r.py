@@ -725,7 +725,7 @@ def killed(ctx):
     generator = random.Random(ctx.uid)
     ended = killed_number = 0
     # NSBOX_TEST_KILLS chooses more moments, where there is time for them.
-    for _ in range(int(os.environ.get("NSBOX_TEST_KILLS", "25"))):
+    for _ in range(int(os.environ.get("NSBOX_TEST_KILLS", "50"))):
         proc = ctx.popen(*store.words("import", path))
         with contextlib.suppress(subprocess.TimeoutExpired):
             proc.wait(generator.uniform(0, length))

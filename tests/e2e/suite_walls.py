@@ -65,6 +65,24 @@ def umask(ctx):
     ctx.ok(ctx.run("sh", "-c", 'umask 077; exec "$0" --ro-bind / / sh -c umask', ctx.bwrap), "0077")
 
 
+@case("WALLS-exec", "a further command has the umask, the limits and a keyring that is not its caller's")
+def further(ctx):
+    name = f"walls-{os.getpid()}"
+    keeper = ctx.popen(ctx.nsbox, "run", "--name", name, "--seccomp-policy", "none", "--", "sh", "-c", "echo up; sleep 60",
+                       stdout=-1)
+    ctx.eq(keeper.stdout.readline().strip(), b"up", "the sandbox is up")
+    it = ctx.ok(ctx.run("sh", "-c", 'umask 077; exec "$0" "$@"', ctx.nsbox, "exec", name, "--", "sh", "-c",
+                        "umask; cat /proc/self/limits"))
+    ctx.eq(it.out.split()[0], "0022", "the umask")
+    ctx.eq(limits_of(it.out)["Max core file size"], ("1", "1"), "the limit")
+    if ctx.run("python3", "-c", WITH_KEY, "/bin/true").rc == 0:
+        find = ["exec", name, "--", "python3", "-c", FIND_KEY]
+        ctx.ok(ctx.run("python3", "-c", WITH_KEY, ctx.nsbox, *find), "126")
+        ctx.ok(ctx.run("python3", "-c", WITH_KEY, "/usr/bin/python3", "-c", FIND_KEY), "found")
+    ctx.ok(ctx.run(ctx.nsbox, "kill", name))
+    keeper.wait(20)
+
+
 # A session keyring with a key in it, around a command.
 WITH_KEY = r'''
 import ctypes, os, sys

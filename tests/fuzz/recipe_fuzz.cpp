@@ -18,7 +18,8 @@ bool same(const Recipe& one, const Recipe& other)
            one.filters == other.filters && one.bounding == other.bounding &&
            one.capabilities == other.capabilities && one.ambient == other.ambient &&
            one.refuse_user_namespaces == other.refuse_user_namespaces && one.group == other.group &&
-           one.ids == other.ids && one.drop_groups == other.drop_groups;
+           one.ids == other.ids && one.drop_groups == other.drop_groups &&
+           one.umask == other.umask && one.own_keyring == other.own_keyring;
 }
 
 void require_round_trip(const Recipe& recipe)

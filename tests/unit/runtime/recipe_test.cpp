@@ -27,6 +27,8 @@ void check_same(const Recipe& got, const Recipe& wanted)
     CHECK(got.refuse_user_namespaces == wanted.refuse_user_namespaces);
     CHECK(got.ids == wanted.ids);
     CHECK(got.drop_groups == wanted.drop_groups);
+    CHECK(got.umask == wanted.umask);
+    CHECK(got.own_keyring == wanted.own_keyring);
     CHECK(got.group == wanted.group);
 }
 
@@ -44,6 +46,8 @@ Recipe full_recipe()
     recipe.refuse_user_namespaces = true;
     recipe.ids = 0x500000003;
     recipe.drop_groups = true;
+    recipe.umask = 0;
+    recipe.own_keyring = true;
     recipe.group = "/sys/fs/cgroup/a b";
     return recipe;
 }
@@ -78,6 +82,8 @@ TEST_CASE("recipe: each part changes the bytes")
     CHECK(changed([](Recipe& r) { r.refuse_user_namespaces = true; }));
     CHECK(changed([](Recipe& r) { r.ids = 0; }));
     CHECK(changed([](Recipe& r) { r.drop_groups = true; }));
+    CHECK(changed([](Recipe& r) { r.umask = 022; }));
+    CHECK(changed([](Recipe& r) { r.own_keyring = true; }));
     CHECK(changed([](Recipe& r) { r.group = "/"; }));
 }
 
