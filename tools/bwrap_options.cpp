@@ -73,6 +73,7 @@ constexpr OptionInfo table[] = {
     {Opt::allow_userns, "--allow-userns", "", 0, "Have the policy let user namespaces through", ""},
     {Opt::allow_ptrace, "--allow-ptrace", "", 0, "Have the policy let debuggers through", ""},
     {Opt::rlimit, "--rlimit", "NAME=SOFT[:HARD]", 1, "Set a resource limit: nofile=1024, as=2G, core=unlimited", an},
+    {Opt::proc_fallback, "--proc-fallback", "fail|empty|bind", 1, "Where the kernel refuses a new procfs: fail, leave\n/proc empty, or show the caller's", an},
     {Opt::block_fd, "--block-fd", "FD", 1, "Wait for a byte from FD before the command starts", an},
     {Opt::userns_block_fd, "--userns-block-fd", "FD", 1, "Wait for a byte from FD, whose writer maps the ids", an},
     {Opt::info_fd, "--info-fd", "FD", 1, "Write what the sandbox is to FD, as JSON", an},

@@ -67,6 +67,7 @@ enum class Opt {
     allow_userns,
     allow_ptrace,
     rlimit,
+    proc_fallback,
     block_fd,
     userns_block_fd,
     info_fd,

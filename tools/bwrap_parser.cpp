@@ -294,6 +294,7 @@ BwrapParser::Outcome BwrapParser::run_option(const OptionInfo& option, const Wor
     case Opt::allow_userns:
     case Opt::allow_ptrace:
     case Opt::rlimit:
+    case Opt::proc_fallback:
     case Opt::cap_add:
     case Opt::cap_drop:
     case Opt::exec_label:
@@ -940,6 +941,19 @@ bool BwrapParser::add_resource_limit(const std::string& text)
     return true;
 }
 
+bool BwrapParser::set_proc_fallback(const std::string& text)
+{
+    if (text == "fail")
+        spec_.proc_fallback = ProcFallback::fail;
+    else if (text == "empty")
+        spec_.proc_fallback = ProcFallback::empty;
+    else if (text == "bind")
+        spec_.proc_fallback = ProcFallback::bind;
+    else
+        return fail("--proc-fallback takes fail, empty or bind, not '" + text + "'");
+    return true;
+}
+
 bool BwrapParser::edit_capability(const std::string& text, bool add)
 {
     using Kind = CapabilityEdit::Kind;
@@ -988,6 +1002,8 @@ bool BwrapParser::apply_security(const OptionInfo& option, const Words& a)
         return request_.allow_user_namespaces = true;
     case Opt::allow_ptrace:
         return request_.allow_tracing = true;
+    case Opt::proc_fallback:
+        return set_proc_fallback(a[0]);
     case Opt::rlimit:
         return add_resource_limit(a[0]);
     case Opt::cap_add:

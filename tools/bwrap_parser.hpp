@@ -78,6 +78,7 @@ private:
     bool apply_network(Opt opt, const std::string& text);
     bool add_seccomp(const std::string& text);
     bool add_policies();
+    bool set_proc_fallback(const std::string& text);
     bool add_resource_limit(const std::string& text);
     bool edit_capability(const std::string& text, bool add);
     bool set_label(std::optional<std::string>& label, const std::string& text);

@@ -118,6 +118,7 @@ bool is_shared(Opt opt)
     case Opt::allow_userns:
     case Opt::allow_ptrace:
     case Opt::rlimit:
+    case Opt::proc_fallback:
     case Opt::block_fd:
     case Opt::info_fd:
     case Opt::json_status_fd:

@@ -180,6 +180,8 @@ int start_and_wait(const Request& request, const Watch& watch, const Messages& m
         messages.error(sandbox.error().message());
         return failure_code(request, sandbox.error());
     }
+    for (const std::string& text : sandbox->notes())
+        messages.note(text);
     say_chosen_ports(request.spec, *sandbox, messages);
     std::vector<int> keep = sandbox->descriptors();
     keep.insert(keep.end(), request.held.begin(), request.held.end());

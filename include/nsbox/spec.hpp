@@ -55,6 +55,16 @@ struct Proc {
     bool always_covered = false;
 };
 
+/// What is in a Proc's place where the kernel refuses a new procfs, as it does below covers of the one that is
+/// there: in containers, and in sandboxes of root's. See mount_namespaces(7) and Sandbox::notes().
+enum class ProcFallback {
+    fail,
+    /// The caller's /proc. The command sees the caller's processes, and can reach what belongs to those of the
+    /// same user, their files among that: only where whatever is around the caller is a sandbox itself.
+    bind,
+    empty,  ///< Nothing: an empty folder. Many programs do without.
+};
+
 /// A new /dev: tmpfs with the usual harmless devices, a private devpts, shm and the usual links.
 struct Dev {
     std::string destination;
@@ -375,6 +385,8 @@ struct Spec {
 
     std::optional<std::string> exec_label;  ///< SELinux labels, see selinux(8).
     std::optional<std::string> file_label;
+
+    ProcFallback proc_fallback = ProcFallback::fail;
 
     bool tolerate_failed_submounts = false;  ///< Go on where a mount below a bind cannot be
                                              ///< restricted (classic mount calls only).

@@ -170,10 +170,18 @@ int run(const MountProc& step, ChildState& state) noexcept
     const Fd place = place_for_kernel_fs(state, step.target);
     if (!place)
         return place.error();
-    const int rc = step.fresh ? mount_new("proc", place.get(),
-                                          sys::ms_nosuid | sys::ms_nodev | sys::ms_noexec, nullptr)
-                              : bind_proc(step, state, place);
-    if (rc < 0 || (step.fresh && !step.cover))
+    bool is_fresh = step.fresh;
+    int rc = is_fresh ? mount_new("proc", place.get(),
+                                  sys::ms_nosuid | sys::ms_nodev | sys::ms_noexec, nullptr)
+                      : bind_proc(step, state, place);
+    if (is_fresh && rc == -EPERM && step.refused != Refused::fail) {
+        state.has_replaced = true;
+        if (step.refused == Refused::leave_empty)
+            return 0;
+        is_fresh = false;
+        rc = bind_proc(step, state, place);
+    }
+    if (rc < 0 || (is_fresh && !step.cover))
         return rc;
     const Fd proc = reopen(state, target_at(state, place, step.target));
     if (!proc)

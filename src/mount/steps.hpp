@@ -62,11 +62,15 @@ struct MakeReadOnly {
     const char* target;
 };
 
+/// In place of a procfs that the kernel refuses.
+enum class Refused : unsigned char { fail, bind, leave_empty };
+
 struct MountProc {
     const char* target;
     bool fresh;
     bool cover;  ///< The caller owns the kernel's settings: close them.
     bool tolerate_submounts;
+    Refused refused = Refused::fail;
 };
 
 struct MountDev {

@@ -364,6 +364,8 @@ struct Teller {
         if (site == Site::restrict_mount)
             return {"Can't cover parts of", s.target, {}, {}};
         std::string hint = err == EPERM ? diagnose_covered_proc() : std::string{};
+        if (!hint.empty())
+            hint += ", or do without by --proc-fallback empty";
         if (hint.empty())
             hint = diagnose_mount(err);
         return {"Can't mount proc on", s.target, {}, hint};
@@ -631,6 +633,14 @@ std::string describe_replaced(const Plan& plan, const Message& message)
     const auto* const overlay = message.step >= 0 && index < plan.steps.size()
                                     ? std::get_if<mount::MountOverlay>(&plan.steps[index])
                                     : nullptr;
+    const auto* const proc = message.step >= 0 && index < plan.steps.size()
+                                 ? std::get_if<mount::MountProc>(&plan.steps[index])
+                                 : nullptr;
+    if (proc != nullptr)
+        return std::string{"the kernel refuses a new procfs here; "} + proc->target +
+               (proc->refused == mount::Refused::bind
+                    ? " is the caller's, with the processes that are there and what belongs to them"
+                    : " is empty");
     if (overlay == nullptr || overlay->upper == nullptr)
         return "a step of the set-up took another way than the one asked for";
     std::string reason = diagnose_upper(overlay->upper, overlay->work, EINVAL);

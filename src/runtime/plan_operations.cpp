@@ -118,6 +118,13 @@ private:
     const char* keep(std::string text) { return plan_.keep(std::move(text)); }
     const char* target(const std::string& destination) { return keep(normal(destination)); }
 
+    static mount::Refused when_refused(ProcFallback fallback)
+    {
+        return fallback == ProcFallback::bind    ? mount::Refused::bind
+               : fallback == ProcFallback::empty ? mount::Refused::leave_empty
+                                                 : mount::Refused::fail;
+    }
+
     static bool covers_root(const Operation& operation)
     {
         if (const auto* overlay = std::get_if<Overlay>(&operation))
@@ -223,7 +230,7 @@ private:
     {
         step(mount::MountProc{target(op.destination), context_.fresh_proc,
                               context_.cover_proc || op.always_covered,
-                              spec_.tolerate_failed_submounts});
+                              spec_.tolerate_failed_submounts, when_refused(spec_.proc_fallback)});
         return {};
     }
 

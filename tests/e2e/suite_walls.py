@@ -140,6 +140,25 @@ print(json.dumps({
     ctx.true(open_one["core_pattern"] is not True, "nor there")
 
 
+@case("WALLS-proc-fallback", "where the kernel refuses a new procfs the start fails, or does without by --proc-fallback, "
+      "and says so", only="root")
+def proc_fallback(ctx):
+    # Below the covers of root's /proc there is no new one.
+    outer = ["--allow-userns", "--ro", os.path.dirname(ctx.nsbox), "--", ctx.nsbox]
+    look = ["--", "sh", "-c", "test -e /proc/self && echo there; ls /proc | grep -c '^[0-9]'; echo $$"]
+    ctx.fails(run(ctx, *outer, "run", *look), 125, "Can't mount proc.*--proc-fallback empty")
+    empty = ctx.ok(run(ctx, *outer, "run", "--proc-fallback", "empty", *look))
+    ctx.eq(empty.out.split()[0], "0", "no procfs")
+    ctx.true("refuses a new procfs here; /proc is empty" in empty.err, f"what was done is said: {empty.err}")
+    bound = ctx.ok(run(ctx, *outer, "run", "--proc-fallback", "bind", *look))
+    ctx.eq(bound.out.split()[0], "there", "a procfs")
+    ctx.true("/proc is the caller's" in bound.err, f"what was done is said: {bound.err}")
+    # Where a new one can be had, the option changes nothing.
+    plain = ctx.ok(run(ctx, "--proc-fallback", "bind", *look))
+    ctx.eq((plain.out.split()[0], plain.err), ("there", ""), "a new procfs")
+    ctx.fails(run(ctx, "--proc-fallback", "none", "--", "true"), 125, "takes fail, empty or bind")
+
+
 @case("WALLS-privilege", "no capability in any set and no way to get one, as root too and with a network; a program with "
       "set-user-id gives none")
 def privilege(ctx):

@@ -357,6 +357,12 @@ TEST_CASE("describe: a file system that cannot be a layer of an overlay is named
         "the upper folder /proc/self is on a file system (proc) that cannot be an upper layer: use "
         "a folder on ext4, xfs, btrfs or tmpfs; what is written below /t is kept in memory and "
         "lost at the end");
+    plan.steps = {mount::MountProc{"/proc", true, false, false, mount::Refused::leave_empty}};
+    CHECK(runtime::describe_replaced(plan, {Tell::replaced, 0, 0, 0}) ==
+          "the kernel refuses a new procfs here; /proc is empty");
+    plan.steps = {mount::MountProc{"/p", true, false, false, mount::Refused::bind}};
+    CHECK(runtime::describe_replaced(plan, {Tell::replaced, 0, 0, 0})
+              .starts_with("the kernel refuses a new procfs here; /p is the caller's"));
     for (const int step : {-1, 1})
         CHECK_FALSE(runtime::describe_replaced(plan, {Tell::replaced, 0, step, 0}).empty());
 }
