@@ -934,7 +934,7 @@ bool BwrapParser::add_resource_limit(const std::string& text)
         colon == std::string::npos ? soft : parse_limit(values.substr(colon + 1));
     if (!soft || !hard)
         return fail("--rlimit " + text +
-                    ": a limit is a number, with K, M or G behind it, or unlimited");
+                    ": a limit is a number, with K, M, G or T behind it, or unlimited");
     if (*soft > *hard)
         return fail("--rlimit " + text + ": the soft limit is above the hard one");
     spec_.resource_limits.push_back({*resource, *soft, *hard});

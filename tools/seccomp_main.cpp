@@ -1,13 +1,13 @@
 #include "seccomp_main.hpp"
 
 #include "control_main.hpp"
-#include "files.hpp"
 #include "messages.hpp"
 
 #include "nsbox/seccomp.hpp"
 
 #include <cerrno>
 #include <cstring>
+#include <fcntl.h>
 #include <optional>
 #include <unistd.h>
 
@@ -54,7 +54,9 @@ std::string parse(const Words& words, Asked& asked)
             asked.wish.user_namespaces = true;
         } else if (word == "--allow-ptrace") {
             asked.wish.tracing = true;
-        } else if ((word == "--cap-add" || word == "--program") && at + 1 < words.size()) {
+        } else if (word == "--cap-add" || word == "--program") {
+            if (at + 1 >= words.size())
+                return word + " takes a value";
             const std::string& value = words[++at];
             if (word == "--program") {
                 asked.program = value;
@@ -98,14 +100,38 @@ Result<std::vector<std::uint8_t>> program_of(const Asked& asked)
     return compile_filter(wish);
 }
 
+/// No more than one byte beyond the longest one; nothing with errno set.
+std::optional<std::vector<std::uint8_t>> read_program(const std::string& path)
+{
+    constexpr std::size_t longest = std::size_t{4096} * 8;  // BPF_MAXINSNS instructions.
+    const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (file < 0)
+        return std::nullopt;
+    std::vector<std::uint8_t> bytes(longest + 1);
+    std::size_t size = 0;
+    ssize_t got = 1;
+    while (got != 0 && size < bytes.size()) {
+        got = ::read(file, bytes.data() + size, bytes.size() - size);
+        if (got > 0)
+            size += static_cast<std::size_t>(got);
+        else if (got < 0 && errno != EINTR)
+            break;
+    }
+    const int error = errno;
+    ::close(file);
+    errno = error;
+    bytes.resize(size);
+    return got < 0 ? std::nullopt : std::optional{bytes};
+}
+
 int dump(const Asked& asked)
 {
     std::vector<std::uint8_t> program;
     if (asked.program) {
-        const std::optional<std::string> bytes = read_file(*asked.program);
+        const std::optional<std::vector<std::uint8_t>> bytes = read_program(*asked.program);
         if (!bytes)
             return complain("Can't read " + *asked.program + ": " + ::strerrordesc_np(errno));
-        program.assign(bytes->begin(), bytes->end());
+        program = *bytes;
     } else {
         Result<std::vector<std::uint8_t>> compiled = program_of(asked);
         if (!compiled)

@@ -30,7 +30,7 @@ Result<std::vector<std::uint8_t>> compile_filter(const FilterWish& wish);
 Result<> add_filter(Spec& spec, const std::string& policy, bool user_namespaces = false,
                     bool tracing = false);
 
-/// The text of a policy by its name or file, for people. Fails where there is none.
+/// The text of one of nsbox's own policies, for people. Fails where there is none of that name.
 Result<std::string> policy_text(const std::string& policy);
 
 /// A program as text, one instruction a line. Fails where the bytes are no program for seccomp(2).

@@ -41,9 +41,13 @@ int run(const OpenHost& step, ChildState& state) noexcept
 int run(const CheckSource& step, ChildState& state) noexcept
 {
     const int dir = state.cwd >= 0 ? state.cwd : AT_FDCWD;
-    // By the ids that will open it: access(2) goes by the real ones, without their capabilities.
-    const Fd found{raw::openat(dir, step.path, O_PATH | O_CLOEXEC)};
-    const int rc = found ? 0 : found.error();
+    int rc = 0;
+    if (step.by_opening) {
+        const Fd found{raw::openat(dir, step.path, O_PATH | O_CLOEXEC)};
+        rc = found ? 0 : found.error();
+    } else {
+        rc = raw::faccessat(dir, step.path, F_OK);
+    }
     if ((rc == -ENOENT || rc == -ENOTDIR) && step.may_be_missing)
         return 0;
     return rc < 0 ? state.failed(Site::source, rc) : 0;

@@ -22,6 +22,9 @@ struct OpenHost {
 struct CheckSource {
     const char* path;
     bool may_be_missing;
+    /// By the ids that will open it, with their capabilities: access(2) goes by the real ones without, and so
+    /// does bwrap.
+    bool by_opening = false;
 };
 
 struct CheckDescriptor {

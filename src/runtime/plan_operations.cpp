@@ -170,12 +170,14 @@ private:
 
     void check_layers(const Overlay& overlay)
     {
+        // The caller may be none of the ids that stand for the files of a root filesystem.
+        const bool by_opening = !spec_.uid_map.empty();
         for (const std::string& lower : overlay.lower)
-            step(mount::CheckSource{keep(lower), false});
+            step(mount::CheckSource{keep(lower), false, by_opening});
         if (overlay.upper_kind != Overlay::Upper::kept)
             return;
-        step(mount::CheckSource{keep(overlay.upper), false});
-        step(mount::CheckSource{keep(overlay.work), false});
+        step(mount::CheckSource{keep(overlay.upper), false, by_opening});
+        step(mount::CheckSource{keep(overlay.work), false, by_opening});
     }
 
     std::string label_option() const

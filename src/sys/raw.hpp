@@ -312,8 +312,10 @@ inline int pidfd_send_signal(int pidfd, int signal) noexcept
 }
 [[noreturn]] inline void exit_group(int code) noexcept
 {
-    for (;;)
-        call(SYS_exit_group, code);
+    call(SYS_exit_group, code);
+    // A filter denies it. No filter keeps the kernel from ending a process that executes what is no instruction.
+    call(SYS_exit, code);
+    __builtin_trap();
 }
 inline int poll(pollfd* fds, unsigned count, const timespec* timeout) noexcept
 {

@@ -91,6 +91,10 @@ def strict(ctx):
     ctx.eq((said["tcp"], said["route"], said["chown"]), (errno.EAFNOSUPPORT, errno.EAFNOSUPPORT, errno.EPERM),
            "what strict denies")
     ctx.eq(probe(ctx)["tcp"], 0, "and the default does not")
+    setid = ["--", "python3", "-c", "import os\nfor mode in (0o700, 0o4755):\n  try: os.close(os.open(f'/tmp/{mode}', "
+             "os.O_CREAT | os.O_WRONLY, mode)); print('made')\n  except OSError as e: print(e.errno)"]
+    ctx.ok(run(ctx, "--seccomp-policy", "strict", *setid), f"made\n{errno.EPERM}")
+    ctx.ok(run(ctx, *setid), "made\nmade")
     ctx.ok(run(ctx, "--seccomp-policy", "strict", "--", "python3", "-c",
                "import threading, subprocess, tempfile\n"
                "t = threading.Thread(target=print, args=('thread',), kwargs={'flush': True}); t.start(); t.join()\n"
@@ -126,9 +130,33 @@ def own_file(ctx):
     ctx.fails(run(ctx, "--seccomp-policy", f"{ctx.dir}/wrong.policy", "--", "touch", f"{ctx.dir}/ran"), 125,
               "wrong.policy, line 3: raed is no system call")
     ctx.fails(run(ctx, "--seccomp-policy", "defautl", "--", "true"), 125, "defautl")
+    os.mkfifo(os.path.join(ctx.dir, "fifo"))
+    ctx.fails(run(ctx, "--seccomp-policy", f"{ctx.dir}/fifo", "--", "true"), 125, "it has no statement")
+    # What comes through a pipe is read to its end.
+    ctx.ok(ctx.run("bash", "-c", '"$0" run --seccomp-policy <(sleep 0.2; echo "include default") -- echo ran',
+                   ctx.nsbox), "ran")
+    foreign = "arm" if os.uname().machine == "x86_64" else "x32"
+    ctx.write("foreign.policy", f"abis {foreign}\nallow read\n", 0o644)
+    ctx.fails(run(ctx, "--seccomp-policy", f"{ctx.dir}/foreign.policy", "--", "true"), 125, "none of this machine's")
     # A policy that does not let the command start is no success.
     ctx.write("nothing.policy", "deny EACCES execve execveat\ninclude default\n", 0o644)
     ctx.true(run(ctx, "--seccomp-policy", f"{ctx.dir}/nothing.policy", "--", "echo", "ran").out == "", "nothing ran")
+
+
+@case("SECCOMP-nothing", "a policy under which nothing can run, nor even end, ends the start with an error")
+def nothing(ctx):
+    ctx.write("empty.policy", "allow getpid\n", 0o644)
+    ctx.write("kill.policy", "otherwise kill\nallow getpid\n", 0o644)
+    ctx.write("no-exit.policy", "deny EPERM exit_group exit\ninclude default\n", 0o644)
+    # An error of exec, or the signal by which the filter ends even that: but it ends.
+    for name, statuses in (("empty", {126}), ("kill", {159})):
+        policy = ["--seccomp-policy", f"{ctx.dir}/{name}.policy"]
+        ctx.true(run(ctx, *policy, "--", "true").rc in statuses, f"{name} in nsbox run")
+        for more in ([], ["--unshare-pid"]):
+            ctx.true(ctx.bw("--ro-bind", "/", "/", *more, *policy, "true").rc != 0, f"{name} with {more}")
+    # What cannot exit dies in another way: nothing is left behind, and nobody waits.
+    ended = run(ctx, "--seccomp-policy", f"{ctx.dir}/no-exit.policy", "--", "sh", "-c", "echo ran; kill -9 $$")
+    ctx.eq((ended.out.strip(), ended.rc), ("ran", 137), "the command's own end")
 
 
 @case("SECCOMP-oci", "a JSON profile as container engines have it is loaded, with its errors")
@@ -223,6 +251,9 @@ def command(ctx):
     ctx.eq(ctx.ok(seccomp("dump", "--program", f"{ctx.dir}/program")).out, listing, "a program is read back")
     ctx.write("odd", "12345", 0o644)
     ctx.fails(seccomp("dump", "--program", f"{ctx.dir}/odd"), 125, "multiple of 8")
+    ctx.fails(seccomp("dump", "--program", "/dev/zero"), 125, "4097|multiple of 8")
+    ctx.fails(seccomp("dump", "--program"), 125, "--program takes a value")
+    ctx.fails(seccomp("show", "/etc/passwd"), 125, "default and strict")
     ctx.fails(seccomp("frobnicate"), 125, "check, dump, compile or show")
     ctx.fails(seccomp("dump", "--whatever"), 125, "unknown option --whatever")
 

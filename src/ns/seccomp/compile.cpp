@@ -285,7 +285,7 @@ Result<std::vector<sock_filter>> compile(const Policy& policy, const std::vector
 {
     std::vector<sock_filter> program = Compiler{policy}.compile(machine);
     if (program.size() > BPF_MAXINSNS)
-        return refuse("Can't compile the system call policy", {},
+        return refuse("Can't use the system call policy", {},
                       "it makes " + std::to_string(program.size()) +
                           " instructions, and the kernel takes " + std::to_string(BPF_MAXINSNS),
                       "use fewer conditions, or two policies");

@@ -9,6 +9,7 @@
 #include "sys/error.hpp"
 #include "sys/fd.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
@@ -30,8 +31,9 @@ std::string text_of(const unsigned char (&bytes)[N])
 Result<Included> read_policy_file(const std::string& path)
 {
     constexpr Literal cannot{"Can't read the system call policy"};
-    const sys::Fd file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
-    if (!file)
+    // Nobody waits for whoever may write to a FIFO some day; what has a writer is read to its end.
+    const sys::Fd file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)};
+    if (!file || ::fcntl(file.get(), F_SETFL, 0) < 0)
         return fail(cannot, errno, path,
                     path.find('/') == std::string::npos
                         ? "there are default, strict, and files of your own"
@@ -103,7 +105,17 @@ Result<std::vector<std::uint8_t>> compile_filter(const FilterWish& wish)
     if (const std::span<const sock_filter> program = precompiled_for(wish); !program.empty())
         return bytes_of(program);
     const Policy policy = TRY(read_policy(wish));
-    return bytes_of(TRY(ns::seccomp::compile(policy, ns::seccomp::abis_of_this_machine())));
+    const std::vector<ns::seccomp::Abi> machine = ns::seccomp::abis_of_this_machine();
+    if (std::find_first_of(policy.abis.begin(), policy.abis.end(), machine.begin(),
+                           machine.end()) == policy.abis.end())
+        return refuse("Can't use the system call policy", wish.policy,
+                      "it serves none of this machine's calling conventions");
+    Result<std::vector<sock_filter>> program = ns::seccomp::compile(policy, machine);
+    if (!program) {
+        program.error().object = wish.policy;
+        return tl::unexpected<Error>{std::move(program).error()};
+    }
+    return bytes_of(*program);
 }
 
 Result<> add_filter(Spec& spec, const std::string& policy, bool user_namespaces, bool tracing)
@@ -120,6 +132,8 @@ Result<> add_filter(Spec& spec, const std::string& policy, bool user_namespaces,
 
 Result<std::string> policy_text(const std::string& policy)
 {
+    if (policy != "default" && policy != "strict")
+        return refuse("There is no policy", policy, "nsbox's own are default and strict");
     return TRY(find_policy(policy, {})).text;
 }
 

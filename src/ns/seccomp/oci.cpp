@@ -38,6 +38,8 @@ public:
 
     Result<Policy> read(const std::string& text)
     {
+        if (is_too_deep(text))
+            return wrong("its lists and objects are too deep in each other");
         Json all = Json::parse(text, nullptr, false);
         if (all.is_object() && all.contains("linux") && all["linux"].is_object())
             all = Json(all["linux"]);
@@ -61,6 +63,50 @@ public:
     }
 
 private:
+    /// Values are copied and freed by functions that call themselves.
+    static bool is_too_deep(const std::string& text)
+    {
+        constexpr int most = 64;
+        int depth = 0;
+        bool is_quoted = false;
+        for (std::size_t at = 0; at < text.size(); ++at) {
+            const char c = text[at];
+            if (is_quoted && c == '\\')
+                ++at;
+            else if (c == '"')
+                is_quoted = !is_quoted;
+            else if (!is_quoted && (c == '[' || c == '{') && ++depth > most)
+                return true;
+            else if (!is_quoted && (c == ']' || c == '}'))
+                --depth;
+        }
+        return false;
+    }
+
+    static bool is_texts(const Json& object, const char* key)
+    {
+        const auto found = object.find(key);
+        return found == object.end() || found->is_null() ||
+               (found->is_array() &&
+                std::all_of(found->begin(), found->end(),
+                            [](const Json& item) { return item.is_string(); }));
+    }
+
+    /// What is not understood could be meant to keep a call from being allowed.
+    Result<> check_conditions(const Json& entry, const char* key) const
+    {
+        const auto found = entry.find(key);
+        if (found == entry.end() || found->is_null())
+            return {};
+        if (!found->is_object() || !is_texts(*found, "caps") || !is_texts(*found, "arches"))
+            return wrong(std::string{key} + " is no object with lists of texts");
+        const auto kernel = found->find("minKernel");
+        const bool is_version =
+            kernel == found->end() || kernel->is_null() ||
+            (kernel->is_string() && version(kernel->get<std::string>()).first > 0);
+        return is_version ? Result<>{} : Result<>{wrong("minKernel is no version")};
+    }
+
     tl::unexpected<Error> wrong(std::string reason, std::string hint = {}) const
     {
         return refuse(cannot, origin_, std::move(reason), std::move(hint));
@@ -147,6 +193,10 @@ private:
 
     Result<> take_entry(const Json& entry)
     {
+        TRY(check_conditions(entry, "includes"));
+        TRY(check_conditions(entry, "excludes"));
+        if (!is_texts(entry, "names"))
+            return wrong("names is no list of texts");
         const Json none = Json::object();
         const auto includes = entry.find("includes");
         const auto excludes = entry.find("excludes");
@@ -155,6 +205,9 @@ private:
             return {};
         Rule rule;
         rule.answer = TRY(answer(entry, "action", "errnoRet"));
+        // As in runc, what is answered anyway is no rule.
+        if (rule.answer == policy_.otherwise)
+            return {};
         std::vector<std::string> names = list_of(entry, "names");
         if (const std::string name = text_of(entry, "name"); !name.empty())
             names.push_back(name);
@@ -202,13 +255,16 @@ private:
         if (!index || *index > last)
             return wrong("an entry of args has no index from 0 to 5");
         if (!value)
-            return wrong("an entry of args has no value");
+            return wrong("an entry of args has no value from 0 up");
         Condition it;
         it.argument = static_cast<unsigned>(*index);
         it.value = *value;
         const std::string op = text_of(arg, "op");
         if (op == "SCMP_CMP_MASKED_EQ") {
             it.mask = *value;
+            const auto second = arg.find("valueTwo");
+            if (second != arg.end() && !second->is_number_unsigned())
+                return wrong("valueTwo is no number from 0 up");
             it.value = number_of(arg, "valueTwo").value_or(0);
             return it;
         }
@@ -223,7 +279,7 @@ private:
     static std::optional<std::uint64_t> number_of(const Json& object, const char* key)
     {
         const auto found = object.find(key);
-        if (found == object.end() || !found->is_number_integer())
+        if (found == object.end() || !found->is_number_unsigned())
             return std::nullopt;
         return found->get<std::uint64_t>();
     }

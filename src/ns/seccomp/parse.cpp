@@ -104,7 +104,9 @@ public:
             return refuse(cannot, origin, "it is no text file");
         Words words;
         std::size_t number = 0;
-        for (std::size_t begin = 0; begin < text.size();) {
+        constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
+        std::size_t begin = text.starts_with(byte_order_mark) ? byte_order_mark.size() : 0;
+        while (begin < text.size()) {
             const std::size_t end = std::min(text.find('\n', begin), text.size());
             const std::string_view line = std::string_view{text}.substr(begin, end - begin);
             begin = end + 1;
@@ -124,13 +126,16 @@ public:
             }
         }
         TRY(take(words));
-        origin_ = before;
+        if (!before.empty())
+            origin_ = before;
         line_ = line_before;
         return {};
     }
 
     Result<Policy> finish()
     {
+        if (!has_statement_)
+            return refuse(cannot, origin_, "it has no statement");
         if (policy_.abis.empty())
             policy_.abis = {abis_of_this_machine().front()};
         return std::move(policy_);
@@ -147,6 +152,7 @@ private:
     {
         if (words.empty())
             return {};
+        has_statement_ = true;
         const std::string& first = words.front();
         if (first == "abis")
             return take_abis(words);
@@ -195,15 +201,16 @@ private:
     {
         if (words.size() != 2)
             return wrong("include takes one name: default, strict or a file");
-        if (depth_ >= most_includes)
+        if (++includes_ > most_includes)
             return wrong("too many policies include each other");
         Result<Included> included = include_(words[1]);
         if (!included)
             return wrong("can't include " + words[1] + ": " + included.error().message());
-        ++depth_;
-        TRY(read(included->text, included->origin));
-        --depth_;
-        return {};
+        const std::size_t first = included->text.find_first_not_of(" \t\r\n");
+        if (first != std::string::npos && included->text[first] == '{')
+            return wrong(words[1] + " is a profile in JSON, which can't be included",
+                         "name it with a --seccomp-policy of its own");
+        return read(included->text, included->origin);
     }
 
     Result<> take_rule(const Words& words)
@@ -284,13 +291,21 @@ private:
             const auto group = groups_.find(word.substr(1));
             if (group == groups_.end())
                 return wrong("there is no group " + word.substr(1) + " yet");
-            calls.insert(calls.end(), group->second.begin(), group->second.end());
+            for (const std::string& call : group->second)
+                add_call(call, calls);
             return {};
         }
         if (!is_system_call(word))
             return wrong(word + " is no system call that is known here", "see syscalls(2)");
-        calls.push_back(word);
+        add_call(word, calls);
         return {};
+    }
+
+    /// Once: groups of groups would grow without end.
+    static void add_call(const std::string& call, std::vector<std::string>& calls)
+    {
+        if (std::find(calls.begin(), calls.end(), call) == calls.end())
+            calls.push_back(call);
     }
 
     Result<> take_conditions(const Words& words, std::size_t at, std::vector<Condition>& conditions)
@@ -348,7 +363,8 @@ private:
     std::map<std::string, std::vector<std::string>> groups_;
     std::string origin_;
     std::size_t line_ = 0;
-    unsigned depth_ = 0;
+    unsigned includes_ = 0;
+    bool has_statement_ = false;
 };
 
 }  // namespace
