@@ -3,7 +3,6 @@
 #include <asm/ioctls.h>
 #include <cerrno>
 #include <cstring>
-#include <linux/fcntl.h>
 #include <linux/netlink.h>
 #include <linux/sched.h>
 #include <netinet/in.h>
