@@ -294,6 +294,14 @@ BwrapParser::Outcome BwrapParser::run_option(const OptionInfo& option, const Wor
     case Opt::allow_userns:
     case Opt::allow_ptrace:
     case Opt::rlimit:
+    case Opt::memory:
+    case Opt::pids:
+    case Opt::cpus:
+    case Opt::cpuset:
+    case Opt::io:
+    case Opt::limits:
+    case Opt::nice:
+    case Opt::tmpfs_size:
     case Opt::proc_fallback:
     case Opt::cap_add:
     case Opt::cap_drop:
@@ -941,6 +949,112 @@ bool BwrapParser::add_resource_limit(const std::string& text)
     return true;
 }
 
+bool BwrapParser::set_size(const OptionInfo& option, const std::string& text,
+                           std::optional<std::uint64_t>& size)
+{
+    size = parse_limit(text);
+    if (!size || *size == 0 || *size == ~std::uint64_t{0})
+        return fail(
+            std::string{option.name} + " " + text +
+            ": a size is a number of bytes, with K, M, G or T behind it for more, as in 512M");
+    return true;
+}
+
+bool BwrapParser::set_processors(const std::string& text)
+{
+    constexpr double least = 0.01;  // The kernel's: a thousandth of a second in each tenth of one.
+    constexpr double most = 65536;
+    double value = 0;
+    const char* const end = text.data() + text.size();
+    const auto [rest, error] = std::from_chars(text.data(), end, value, std::chars_format::fixed);
+    if (error != std::errc{} || rest != end || !(value >= least && value <= most))
+        return fail("--cpus " + text +
+                    ": not a number of processors (hint: 1.5, or 0.01 at least)");
+    spec_.group_limits.processors = value;
+    return true;
+}
+
+bool BwrapParser::set_processor_set(const std::string& text)
+{
+    // The kernel says what it makes of it; nothing else is to get into its file.
+    if (text.empty() || text.find_first_not_of("0123456789,-") != std::string::npos)
+        return fail("--cpuset " + text + ": not a list of processors (hint: 0-3,6)");
+    spec_.group_limits.processor_set = text;
+    return true;
+}
+
+bool BwrapParser::add_disk_limit(const std::string& text)
+{
+    // A path may have colons itself.
+    const std::size_t colon = text.rfind(':');
+    DiskLimit disk;
+    disk.path = text.substr(0, colon);
+    const std::string limits = colon == std::string::npos ? std::string{} : text.substr(colon + 1);
+    for (std::size_t at = 0; at <= limits.size();) {
+        const std::size_t end = std::min(limits.find(',', at), limits.size());
+        const std::string limit = limits.substr(at, end - at);
+        const std::size_t equals = std::min(limit.find('='), limit.size());
+        const std::string name = limit.substr(0, equals);
+        std::uint64_t* const value = name == "rbps"    ? &disk.read_bytes
+                                     : name == "wbps"  ? &disk.write_bytes
+                                     : name == "riops" ? &disk.read_operations
+                                     : name == "wiops" ? &disk.write_operations
+                                                       : nullptr;
+        const std::optional<std::uint64_t> parsed =
+            equals < limit.size() ? parse_limit(limit.substr(equals + 1)) : std::nullopt;
+        if (value == nullptr || !parsed || *parsed == 0 || *parsed == ~std::uint64_t{0})
+            return fail("--io " + text +
+                        ": not a disk and its limits (hint: PATH:rbps=10M,wbps=5M, with rbps and "
+                        "wbps in bytes a "
+                        "second, riops and wiops in operations)");
+        *value = *parsed;
+        at = end + 1;
+    }
+    spec_.group_limits.disks.push_back(disk);
+    return true;
+}
+
+bool BwrapParser::apply_limit(const OptionInfo& option, const std::string& text)
+{
+    GroupLimits& limits = spec_.group_limits;
+    std::uint64_t number = 0;
+    switch (option.opt) {
+    case Opt::memory:
+        return set_size(option, text, limits.memory);
+    case Opt::tmpfs_size:
+        return set_size(option, text, spec_.tmpfs_size);
+    case Opt::pids:
+        if (!parse_c_number(text, number) || number == 0 || number > std::uint64_t{1} << 22)
+            return fail("--pids " + text + ": not a number of processes (hint: 1 to 4194304)");
+        limits.processes = number;
+        return true;
+    case Opt::cpus:
+        return set_processors(text);
+    case Opt::cpuset:
+        return set_processor_set(text);
+    case Opt::io:
+        return add_disk_limit(text);
+    case Opt::limits:
+        if (text != "strict" && text != "best-effort")
+            return fail("--limits takes strict or best-effort, not '" + text + "'");
+        limits.best_effort = text == "best-effort";
+        return true;
+    default:
+        return set_nice(text);
+    }
+}
+
+bool BwrapParser::set_nice(const std::string& text)
+{
+    int value = 0;
+    const char* const end = text.data() + text.size();
+    const auto [rest, error] = std::from_chars(text.data(), end, value);
+    if (error != std::errc{} || rest != end || value < -20 || value > 19)
+        return fail("--nice " + text + ": not a nice value (hint: -20 to 19)");
+    spec_.nice = value;
+    return true;
+}
+
 bool BwrapParser::set_proc_fallback(const std::string& text)
 {
     if (text == "fail")
@@ -1006,6 +1120,15 @@ bool BwrapParser::apply_security(const OptionInfo& option, const Words& a)
         return set_proc_fallback(a[0]);
     case Opt::rlimit:
         return add_resource_limit(a[0]);
+    case Opt::memory:
+    case Opt::pids:
+    case Opt::cpus:
+    case Opt::cpuset:
+    case Opt::io:
+    case Opt::limits:
+    case Opt::nice:
+    case Opt::tmpfs_size:
+        return apply_limit(option, a[0]);
     case Opt::cap_add:
         return edit_capability(a[0], true);
     case Opt::cap_drop:

@@ -80,6 +80,13 @@ private:
     bool add_policies();
     bool set_proc_fallback(const std::string& text);
     bool add_resource_limit(const std::string& text);
+    bool set_size(const OptionInfo& option, const std::string& text,
+                  std::optional<std::uint64_t>& size);
+    bool set_processors(const std::string& text);
+    bool set_processor_set(const std::string& text);
+    bool add_disk_limit(const std::string& text);
+    bool set_nice(const std::string& text);
+    bool apply_limit(const OptionInfo& option, const std::string& text);
     bool edit_capability(const std::string& text, bool add);
     bool set_label(std::optional<std::string>& label, const std::string& text);
     bool check_status_fd(int fd, const char* name = "info_fd");

@@ -118,6 +118,14 @@ bool is_shared(Opt opt)
     case Opt::allow_userns:
     case Opt::allow_ptrace:
     case Opt::rlimit:
+    case Opt::memory:
+    case Opt::pids:
+    case Opt::cpus:
+    case Opt::cpuset:
+    case Opt::io:
+    case Opt::limits:
+    case Opt::nice:
+    case Opt::tmpfs_size:
     case Opt::proc_fallback:
     case Opt::block_fd:
     case Opt::info_fd:

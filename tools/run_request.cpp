@@ -138,8 +138,10 @@ bool must_adopt(const Spec& spec)
 __u32 kept_capabilities(const Spec& spec)
 {
     __u32 keep = 0;
-    if (spec.signals_command || spec.limits.any() || must_adopt(spec))
+    if (spec.signals_command || spec.limits.any() || must_adopt(spec) || spec.group_limits.any())
         keep |= 1U << CAP_KILL;
+    if (spec.group_limits.any())
+        keep |= 1U << CAP_DAC_OVERRIDE;
     if (spec.namespaces.pid == Own::no && (spec.end_with_command || spec.limits.any() || spec.name))
         keep |= 1U << CAP_DAC_OVERRIDE;
     // Ports, and unix sockets wherever they are, come and go while it runs.
@@ -156,6 +158,13 @@ void say_what_ended_it(const Spec& spec, const ExitStatus& status, const Message
     else if (status.reason == Reason::cpu_limit)
         messages.error("the limit of " + say_duration(spec.limits.cpu) +
                        " of processor time is reached: the command was ended");
+    else if (spec.group_limits.memory && status.reason == Reason::out_of_memory)
+        messages.error("the limit of " + std::to_string(*spec.group_limits.memory) +
+                       " bytes of memory is reached: the command was killed");
+    else if (spec.group_limits.memory && status.oom_kills > 0)
+        messages.note("the limit of " + std::to_string(*spec.group_limits.memory) +
+                      " bytes of memory was reached: the kernel has killed " +
+                      std::to_string(status.oom_kills) + " of the sandbox's processes");
     else if (status.reason == Reason::network_failed)
         messages.error("the network helper has ended: the command was ended");
 }

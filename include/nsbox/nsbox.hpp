@@ -42,6 +42,9 @@ struct ExitStatus {
     int signal = 0;  ///< The signal that ended it, or 0.
     Reason reason = Reason::exited;
     Usage usage;
+    /// How many processes the kernel has killed for want of memory: known with GroupLimits::memory, or where
+    /// somebody listens to the events, which tell whose they may be.
+    std::uint64_t oom_kills = 0;
     /// As a shell says it: the status, or 128 + signal; 124 where a limit ended it, as timeout(1);
     /// 125 where its network failed.
     int shell_code() const noexcept

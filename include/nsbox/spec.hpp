@@ -313,6 +313,37 @@ struct IdRange {
     std::uint32_t count = 1;
 };
 
+/// How much a sandbox may read and write a disk, by the bytes and by the operations a second; 0: as it likes.
+struct DiskLimit {
+    std::string path;  ///< Of the disk or of a part of it, or of any file on it.
+    std::uint64_t read_bytes = 0;
+    std::uint64_t write_bytes = 0;
+    std::uint64_t read_operations = 0;
+    std::uint64_t write_operations = 0;
+};
+
+/// What everything in the sandbox may have of the machine together, by control groups of its own (cgroups(7)):
+/// of version 2 below a group that lends its controllers and that the caller may make groups in; or in the
+/// hierarchies of version 1. They are removed at the end, also where this process is killed. What cannot be
+/// kept to makes the start fail, unless `best_effort`. With any of them the sandbox ends as with Limits.
+struct GroupLimits {
+    /// Bytes, with the files in its tmpfs and what the kernel caches for it; nothing of it is swapped. Where
+    /// the kernel finds no more to take back it kills: everything with version 2, else what is largest.
+    std::optional<std::uint64_t> memory;
+    /// Processes and threads of commands. Where there is no such group the limit is RLIMIT_NPROC, if the
+    /// sandbox has a user namespace of its own and a single user who is not root outside: Linux 5.14.
+    std::optional<std::uint64_t> processes;
+    std::optional<double> processors;  ///< How much processor time a second; 0.01 at least.
+    std::string processor_set;         ///< Which processors, as cpuset(7) writes a list: "0-3,6".
+    std::vector<DiskLimit> disks;
+    bool best_effort = false;  ///< What cannot be kept to is a note: see Sandbox::notes().
+
+    bool any() const noexcept
+    {
+        return memory || processes || processors || !processor_set.empty() || !disks.empty();
+    }
+};
+
 /// A limit of getrlimit(2), by its number there (RLIMIT_NOFILE).
 struct ResourceLimit {
     unsigned resource = 0;
@@ -346,6 +377,12 @@ struct Spec {
     std::vector<CapabilityEdit> capabilities;
     /// Set in this order. Raising a hard limit takes CAP_SYS_RESOURCE of the caller.
     std::vector<ResourceLimit> resource_limits;
+    GroupLimits group_limits;
+    /// How nice the command is to others, -20 to 19: see setpriority(2). Default as the caller.
+    std::optional<int> nice;
+    /// How many bytes are in each tmpfs of the sandbox, overlays' temporary layers among them, that has no
+    /// size of its own; so many files as bytes / 2048 + 1024. Default: the kernel's, half of the memory.
+    std::optional<std::uint64_t> tmpfs_size;
     std::optional<unsigned> umask;  ///< Of the command; default the caller's.
     /// A new, empty session keyring (session-keyring(7)) in place of the caller's. One key more of the
     /// caller's quota (keyrings(7)). Nothing where the kernel has no keys, or a filter refuses them.

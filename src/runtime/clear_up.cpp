@@ -70,6 +70,8 @@ Result<Fd> start_clear_up(const ClearUp& what)
     Spawn spawn;
     for (const int fd : {packet.get(), supervisor.get(), what.folder, what.lifeline})
         spawn.keep(fd);
+    for (const int fd : what.groups)
+        spawn.keep(fd);
     return spawn.run(image.get(), packet.get());
 }
 

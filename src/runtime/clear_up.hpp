@@ -4,6 +4,7 @@
 #include "sys/fd.hpp"
 
 #include <string>
+#include <vector>
 
 namespace nsbox::runtime {
 
@@ -15,6 +16,8 @@ struct ClearUp {
     /// any more. See Group.
     int lifeline = -1;
     bool at_once = false;  ///< What is in the group is killed as soon as this process is dead.
+    /// ...or control groups of that name in each of these, once nothing is in them. See LimitGroups.
+    std::vector<int> groups = {};
 };
 
 /// Starts the init program in that role, in a session of its own, where nobody inside the sandbox can

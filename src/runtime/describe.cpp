@@ -165,6 +165,17 @@ struct Teller {
                 {},
                 {}};
     }
+    Words operator()(const EnterGroups&) const
+    {
+        return {"Can't enter the control groups of the sandbox", {}, {}, {}};
+    }
+    Words operator()(const SetNice& s) const
+    {
+        return {"Can't set the nice value",
+                std::to_string(s.value),
+                {},
+                "only who may (CAP_SYS_NICE, RLIMIT_NICE) is less nice than before"};
+    }
     Words operator()(const SetLabel& s) const
     {
         return {"Can't set SELinux label", s.label, {}, {}};

@@ -191,6 +191,20 @@ void add_confinement(const Recipe& recipe, const std::string& process, Plan& pla
             plan.filters.insert(plan.filters.begin(), refusal);
 }
 
+/// The lists of processes of the groups that hold the sandbox to its limits.
+Result<std::vector<Fd>> open_entrances(const Recipe& recipe)
+{
+    std::vector<Fd> files;
+    for (const std::string& path : recipe.limits) {
+        const std::string name = path + "/cgroup.procs";
+        Fd file{raw::openat(AT_FDCWD, name.c_str(), O_WRONLY | O_CLOEXEC)};
+        if (!file)
+            return fail("Can't enter the control group", -file.error(), path);
+        files.push_back(std::move(file));
+    }
+    return files;
+}
+
 /// From below, there would be no way back up to it.
 void join_network_first(const Way& way, Plan& plan)
 {
@@ -229,6 +243,7 @@ Result<Running> enter(const Fd& child, const Recipe& recipe, const Entry& entry,
         return refuse("Can't enter the sandbox", {},
                       "it has ended, or its processes have no "
                       "number here");
+    const std::vector<Fd> entrances = TRY(open_entrances(recipe));
     const Way way = TRY(find_way(std::to_string(pid)));
     // A number may have been given to another process meanwhile; a process that lives has kept it.
     if (raw::pidfd_send_signal(child.get(), 0) < 0)
@@ -237,7 +252,10 @@ Result<Running> enter(const Fd& child, const Recipe& recipe, const Entry& entry,
     plan.share_memory = false;
     plan.dies_with_starter = true;
     plan.hide = true;
+    for (const Fd& file : entrances)
+        plan.entrances.push_back(file.get());
     join_network_first(way, plan);
+    plan.steps.emplace_back(EnterGroups{nullptr, 0});
     plan.join_user = way.first_user ? way.first_user.get() : -1;
     const auto join_if = [&](auto condition) {
         for (const Namespace& space : way.namespaces)

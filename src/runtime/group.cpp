@@ -54,14 +54,17 @@ Fd open_group(const std::string& path)
     return folder;
 }
 
-std::unique_ptr<Group> Group::prepare(const std::string& name)
+std::unique_ptr<Group> Group::prepare(const std::string& name, const std::string& within)
 {
-    for (GroupFolder& found : group_folders(sys::read_file("/proc/self/cgroup"),
-                                            sys::read_file("/proc/self/mountinfo"), {})) {
+    std::vector<GroupFolder> folders =
+        within.empty() ? group_folders(sys::read_file("/proc/self/cgroup"),
+                                       sys::read_file("/proc/self/mountinfo"), {})
+                       : std::vector<GroupFolder>{{0, within}};
+    for (GroupFolder& found : folders) {
         Fd folder = open_group(found.path);
         // Something else may have been mounted over it.
-        if (!folder || !is_on_mount(folder, found.mount) || !is_delegated(folder) ||
-            !can_be_killed(folder))
+        if (!folder || (within.empty() && !is_on_mount(folder, found.mount)) ||
+            !is_delegated(folder) || !can_be_killed(folder))
             continue;
         int ends[2];
         if (::pipe2(ends, O_CLOEXEC) < 0)

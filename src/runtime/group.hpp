@@ -21,9 +21,10 @@ namespace nsbox::runtime {
 /// group.
 class Group {
 public:
-    /// Finds out where a group of this name could be made: in the one that this process is in. Null
-    /// where it could not be: no such hierarchy is mounted, or it is not this user's.
-    static std::unique_ptr<Group> prepare(const std::string& name);
+    /// Finds out where a group of this name could be made: in the one that this process is in, or in the one
+    /// with the path `within`. Null where it could not be: no such hierarchy is mounted, or it is not this
+    /// user's.
+    static std::unique_ptr<Group> prepare(const std::string& name, const std::string& within = {});
     Group(const Group&) = delete;
     Group& operator=(const Group&) = delete;
     ~Group() = default;
@@ -60,7 +61,7 @@ private:
     bool is_made_ = false;
 };
 
-/// Opens a group by the path that a Group has; an invalid descriptor where it is none any more.
+/// Opens a group of version 2 by the path that a Group has; an invalid descriptor where it is none any more.
 sys::Fd open_group(const std::string& path);
 
 }  // namespace nsbox::runtime

@@ -5,6 +5,8 @@
 #include "sys/raw.hpp"
 #include "sys/text.hpp"
 
+#include <csignal>
+
 namespace nsbox::runtime {
 
 namespace raw = sys::raw;
@@ -18,9 +20,71 @@ constexpr int deepest = 64;
 constexpr int first_wait = 5;  // Milliseconds.
 constexpr int longest_wait = 500;
 
+/// The processes at the head of a group's list of them.
+class Listed {
+public:
+    /// How many; or -errno.
+    int read(int file) noexcept
+    {
+        char text[1024];
+        const long got = raw::call(SYS_pread64, file, text, sizeof text, 0);
+        count_ = 0;
+        long at = 0;
+        while (at < got && count_ < most) {
+            int pid = 0;
+            while (at < got && text[at] >= '0' && text[at] <= '9')
+                pid = pid * 10 + (text[at++] - '0');
+            // The last number may be cut off. Zero is a process of no pid namespace that is seen from here.
+            if (at < got && pid > 0)
+                pids_[count_++] = pid;
+            ++at;
+        }
+        return got < 0 ? static_cast<int>(got) : count_;
+    }
+    bool has(int pid) const noexcept
+    {
+        for (int i = 0; i < count_; ++i)
+            if (pids_[i] == pid)
+                return true;
+        return false;
+    }
+    int operator[](int i) const noexcept { return pids_[i]; }
+    static constexpr int most = 64;
+
+private:
+    int pids_[most];
+    int count_ = 0;
+};
+
+/// A number may be another process's before it is opened: what was in the list before and after that is
+/// the same.
+int kill_listed(int group) noexcept
+{
+    const int file = raw::openat(group, "cgroup.procs", O_RDONLY | O_CLOEXEC);
+    if (file < 0)
+        return file;
+    Listed before;
+    Listed after;
+    int opened[Listed::most];
+    const int count = before.read(file);
+    for (int i = 0; i < count; ++i)
+        opened[i] = raw::pidfd_open(before[i]);
+    const int again = after.read(file);
+    for (int i = 0; i < count; ++i) {
+        if (opened[i] >= 0 && after.has(before[i]))
+            raw::pidfd_send_signal(opened[i], SIGKILL);
+        if (opened[i] >= 0)
+            raw::close(opened[i]);
+    }
+    raw::close(file);
+    return count < 0 ? count : again < 0 ? again : 0;
+}
+
 int kill_in(int group) noexcept
 {
     const int file = raw::openat(group, "cgroup.kill", O_WRONLY | O_CLOEXEC);
+    if (file == -ENOENT)
+        return kill_listed(group);
     if (file < 0)
         return file;
     const long put = raw::write(file, "1", 1);
@@ -58,11 +122,14 @@ std::uint64_t number_in(int file, const char* word) noexcept
 void wait_until_empty(int group, int milliseconds) noexcept
 {
     const int events = raw::openat(group, "cgroup.events", O_RDONLY | O_CLOEXEC);
-    if (events < 0)
+    const timespec time{milliseconds / 1000, milliseconds % 1000 * 1000000L};
+    // Version 1 tells nobody.
+    if (events < 0) {
+        raw::poll(nullptr, 0, &time);
         return;
+    }
     if (number_in(events, "populated") != 0) {
         pollfd fd{events, POLLPRI, 0};
-        const timespec time{milliseconds / 1000, milliseconds % 1000 * 1000000L};
         raw::poll(&fd, 1, &time);
     }
     raw::close(events);
@@ -141,6 +208,20 @@ int remove_group(int folder, const char* name, int patience) noexcept
         if (rc < 0 && rc != -ENODEV && rc != -ENOENT)
             return rc;
     }
+}
+
+int remove_empty_group(int folder, const char* name) noexcept
+{
+    int rc = raw::unlinkat(folder, name, AT_REMOVEDIR);
+    if (rc == -EBUSY || rc == -ENOTEMPTY) {
+        const int group = raw::openat(folder, name, folder_flags);
+        if (group >= 0) {
+            remove_below(group, deepest);
+            raw::close(group);
+        }
+        rc = raw::unlinkat(folder, name, AT_REMOVEDIR);
+    }
+    return rc == -ENOENT ? 0 : rc == -ENOTEMPTY ? -EBUSY : rc;
 }
 
 std::uint64_t oom_kills_of(int file) noexcept

@@ -13,6 +13,12 @@ struct GroupFolder {
     std::string path;
 };
 
+/// The texts of /proc/self/cgroup and /proc/self/mountinfo.
+struct HierarchyTexts {
+    std::string groups;
+    std::string mounts;
+};
+
 /// Where this process's control group can be seen, from the texts of /proc/self/cgroup and
 /// /proc/self/mountinfo (cgroups(7), proc_pid_mountinfo(5)): one folder for each mount of the
 /// hierarchy that shows it. `controller`: a hierarchy of version 1; empty: that of version 2. Nothing

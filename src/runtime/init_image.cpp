@@ -228,9 +228,13 @@ Result<> fill_clear_up_packet(const ClearUp& what, int supervisor, int packet)
     Block block{(sizeof(PacketHeader) + 7) & ~std::size_t{7}};
     PacketHeader header{};
     header.magic = packet_magic;
-    const bool is_guard = what.lifeline >= 0;
-    header.flags =
-        (is_guard ? packet_guard : packet_clear_up) | (what.at_once ? packet_die_with_parent : 0U);
+    header.keep = block.add_bytes(what.groups.data(), what.groups.size() * sizeof(std::int32_t));
+    header.keep_count = static_cast<std::uint32_t>(what.groups.size());
+    const bool is_guard = what.lifeline >= 0 || !what.groups.empty();
+    header.flags = (!what.groups.empty() ? packet_limits
+                    : is_guard           ? packet_guard
+                                         : packet_clear_up) |
+                   (what.at_once ? packet_die_with_parent : 0U);
     header.channel = header.program = header.children = header.proc = -1;
     header.supervisor = supervisor;
     header.registry = is_guard ? -1 : what.folder;

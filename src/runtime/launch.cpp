@@ -148,8 +148,9 @@ bool reachable_without_privilege(const EarlyTree& early, sys::Ids ids)
 /// One launch from beginning to end.
 class Launch {
 public:
-    Launch(Plan& plan, const Watch& watch, const Deadline& deadline)
-        : plan_(plan), watch_(watch), deadline_(deadline)
+    Launch(Plan& plan, const Watch& watch, const Deadline& deadline,
+           std::unique_ptr<LimitGroups> limits)
+        : plan_(plan), watch_(watch), deadline_(deadline), limits_(std::move(limits))
     {}
 
     Result<Running> run()
@@ -169,6 +170,7 @@ public:
         if (plan_.seccomp >= 0 && !plan_.share_memory)
             TRY(read_filter());
         TRY(open_host_terminal());
+        TRY(make_limits());
         prepare_group();
         TRY(prepare_init());
         fill_program();
@@ -211,6 +213,9 @@ public:
             running.group = std::move(group_);
         else
             clear_up();
+        if (limits_)
+            limits_->close_entrances();
+        running.limits = std::move(limits_);
         return running;
     }
 
@@ -226,7 +231,12 @@ public:
     {
         child_.end();
         clear_up();
+        if (limits_)
+            limits_->remove();
     }
+
+    /// Where the start failed: for want of memory?
+    bool was_starved() const { return limits_ && limits_->oom_kills().value_or(0) > 0; }
 
 private:
     /// The child may have entered another user namespace since it reported.
@@ -380,11 +390,24 @@ private:
         return {};
     }
 
+    Result<> make_limits()
+    {
+        if (limits_) {
+            TRY(limits_->make(plan_.die_with_parent, plan_.own_pid || plan_.subreaper));
+            plan_.entrances = limits_->entrances();
+        }
+        for (ChildStep& step : plan_.steps)
+            if (auto* const enter = std::get_if<EnterGroups>(&step))
+                *enter = {plan_.entrances.data(), plan_.entrances.size()};
+        return {};
+    }
+
     /// Where no group can be had there is none, and nothing else is different.
     void prepare_group()
     {
         if (!plan_.group_name.empty() && plan_.has_clone3)
-            group_ = Group::prepare(plan_.group_name);
+            group_ =
+                Group::prepare(plan_.group_name, limits_ ? limits_->unified_path() : std::string{});
         if (!group_) {
             plan_.group_name.clear();
             return;
@@ -876,6 +899,7 @@ private:
     Fd theirs_;
     Fd init_;
     Fd packet_;
+    std::unique_ptr<LimitGroups> limits_;
     std::unique_ptr<Group> group_;
     bool in_group_ = false;  ///< The command is in it.
     std::vector<Fd> name_files_;
@@ -943,12 +967,16 @@ pid_t pid_of(int pidfd)
     return at != nullptr ? static_cast<pid_t>(std::strtol(at + 4, nullptr, 10)) : -1;
 }
 
-Result<Running> launch(Plan& plan, const Watch& watch, const Deadline& deadline)
+Result<Running> launch(Plan& plan, const Watch& watch, const Deadline& deadline,
+                       std::unique_ptr<LimitGroups> limits)
 {
-    Launch launch{plan, watch, deadline};
+    Launch launch{plan, watch, deadline, std::move(limits)};
     Result<Running> running = launch.run();
-    if (!running)
-        launch.give_up();
+    if (running)
+        return running;
+    launch.give_up();
+    if (launch.was_starved())
+        running.error().hint = "the limit of memory is too small for the start";
     return running;
 }
 

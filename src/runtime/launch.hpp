@@ -3,6 +3,7 @@
 #include "net/helper_client.hpp"
 #include "nsbox/nsbox.hpp"
 #include "runtime/group.hpp"
+#include "runtime/group_limits.hpp"
 #include "runtime/plan.hpp"
 #include "runtime/report.hpp"
 #include "sys/fd.hpp"
@@ -34,6 +35,16 @@ struct Running {
     sys::Fd host;                  ///< Of the sandbox that was entered: its end ends the command.
     bool joined = false;           ///< It lives in a pid namespace that is not of its making.
     std::unique_ptr<Group> group;  ///< The control group that the command lives in, if it has one.
+    std::unique_ptr<LimitGroups> limits;  ///< What holds everything in the sandbox to its limits.
+
+    /// When the child is dead and reaped.
+    void remove_groups() const
+    {
+        if (group)
+            group->remove();
+        if (limits)
+            limits->remove();
+    }
 };
 
 /// The pid of a process that is known by its pidfd only, as this process's /proc numbers it; -1 where
@@ -43,7 +54,9 @@ pid_t pid_of(int pidfd);
 using Deadline = std::optional<std::chrono::steady_clock::time_point>;
 
 /// Carries the plan out: clone3, the rendezvous, and waiting until the command is executed or
-/// something failed, or it is too late. On failure the child is dead and reaped.
-Result<Running> launch(Plan& plan, const Watch& watch, const Deadline& deadline = std::nullopt);
+/// something failed, or it is too late. On failure the child is dead and reaped. `limits` are made on the
+/// way; null: there are none.
+Result<Running> launch(Plan& plan, const Watch& watch, const Deadline& deadline = std::nullopt,
+                       std::unique_ptr<LimitGroups> limits = nullptr);
 
 }  // namespace nsbox::runtime

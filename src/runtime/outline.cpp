@@ -173,6 +173,40 @@ std::string environment(const Spec& spec)
     return text.empty() ? "" : "environment" + text + "\n";
 }
 
+std::string limits(const Spec& spec)
+{
+    const GroupLimits& it = spec.group_limits;
+    std::string text;
+    const auto line = [&](const std::string& what) { text += "limit      " + what + "\n"; };
+    if (it.memory)
+        line("memory, " + std::to_string(*it.memory) + " bytes");
+    if (it.processes)
+        line("processes, " + std::to_string(*it.processes));
+    if (it.processors) {
+        char number[32];
+        std::snprintf(number, sizeof number, "%g", *it.processors);
+        line("processor time, " + std::string{number} + " of one");
+    }
+    if (!it.processor_set.empty())
+        line("processors, " + it.processor_set);
+    for (const DiskLimit& disk : it.disks)
+        line("use of the disk of " + quoted(disk.path));
+    if (spec.tmpfs_size)
+        line("each tmpfs, " + std::to_string(*spec.tmpfs_size) + " bytes");
+    for (const ResourceLimit& limit : spec.resource_limits) {
+        const auto say = [](std::uint64_t value) {
+            return value == ~std::uint64_t{0} ? std::string{"unlimited"} : std::to_string(value);
+        };
+        const std::vector<std::string> names = resource_names();
+        line((limit.resource < names.size() ? names[limit.resource]
+                                            : std::to_string(limit.resource)) +
+             ", " + say(limit.soft) + " and " + say(limit.hard));
+    }
+    if (spec.nice)
+        text += "nice       " + std::to_string(*spec.nice) + "\n";
+    return text;
+}
+
 }  // namespace
 
 Result<std::string> outline(const Spec& spec)
@@ -190,6 +224,7 @@ Result<std::string> outline(const Spec& spec)
     for (const std::vector<std::uint8_t>& program : spec.seccomp_programs)
         text += "filter     system calls, " + std::to_string(program.size() / instruction) +
                 " instructions\n";
+    text += limits(spec);
     if (spec.limits.time.count() > 0)
         text += "time limit " + std::to_string(spec.limits.time.count()) + " ms\n";
     if (spec.limits.cpu.count() > 0)

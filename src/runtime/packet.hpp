@@ -18,6 +18,7 @@ enum PacketFlag : std::uint32_t {
     packet_subreaper = 8,      ///< Init is not pid 1: it adopts what the command leaves behind.
     packet_clear_up = 64,      ///< Be no init: remove a socket when the supervisor is dead, or...
     packet_guard = 128,        ///< ...a control group, when init is dead as well.
+    packet_limits = 256,       ///< ...or the groups in the folders of `keep`, when they are empty.
     packet_only_command = 32,  ///< Be no init: execute the command in this process.
     packet_terminal = 16,      ///< Standard input is to be the controlling terminal.
 };

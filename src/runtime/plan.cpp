@@ -554,6 +554,8 @@ void plan_finish(const Spec& spec, const Host& host, const std::vector<std::stri
     plan_locks(spec, plan);
     for (const ResourceLimit& limit : spec.resource_limits)
         plan.steps.emplace_back(SetResourceLimit{limit.resource, limit.soft, limit.hard});
+    if (spec.nice)
+        plan.steps.emplace_back(SetNice{*spec.nice});
 }
 
 void plan_command(const Spec& spec, const Host& host, const std::vector<std::string>& environment,
@@ -648,10 +650,13 @@ Result<Plan> plan(const Spec& spec, const Host& host)
     plan.join_pid = spec.namespaces.join_pid.value_or(-1);
     plan.own_pid = (plan.clone_flags & CLONE_NEWPID) != 0;
     plan_foreign_network(spec, host, decisions, plan);
+    if (spec.group_limits.any())
+        plan.steps.emplace_back(EnterGroups{nullptr, 0});
     // In the pid namespace that is joined someone hostile may be waiting, and a change of ids
-    // in shared memory would change the caller's "dumpable" attribute: both take a copy.
-    plan.share_memory =
-        host.dumpable && plan.join_user < 0 && plan.join_pid < 0 && plan.first_steps == 0;
+    // in shared memory would change the caller's "dumpable" attribute: both take a copy. So does a limit
+    // of memory: the kernel kills whoever shares what it kills for.
+    plan.share_memory = host.dumpable && plan.join_user < 0 && plan.join_pid < 0 &&
+                        plan.first_steps == 0 && !spec.group_limits.memory;
     plan.maps = decisions.maps;
     plan.set_up = {host.uid, host.gid};
     if (plan.maps.any()) {

@@ -76,7 +76,9 @@ struct Plan {
     /// The command is to be in a control group of its own, where one can be had: see Group.
     bool wants_group = false;
     std::string group_name;  ///< That of the group, if there is to be one.
-    int group = -1;     ///< The group that it is in, or without a name the one to be in itself.
+    int group = -1;  ///< The group that it is in, or without a name the one to be in itself.
+    std::vector<int>
+        entrances;      ///< Of groups that hold the sandbox to its limits, for EnterGroups.
     int lifeline = -1;  ///< What init is to hold open, opened by launch().
     std::size_t first_steps = 0;  ///< See ChildProgram...
     std::size_t early_steps = 0;  ///< ...for both.

@@ -49,8 +49,8 @@ public:
         const bool covered = !spec_.operations.empty() && covers_root(spec_.operations.front());
         if (places_names() ||
             std::any_of(spec_.operations.begin(), spec_.operations.end(), needs_store))
-            step(mount::MakeStore{keep("mode=0755" + label_option())});
-        step(mount::MakeRoot{plan_.keep("mode=0755" + label_option()), !covered});
+            step(mount::MakeStore{keep("mode=0755" + size_option() + label_option())});
+        step(mount::MakeRoot{plan_.keep("mode=0755" + size_option() + label_option()), !covered});
         const std::size_t last = end_of_tree();
         for (std::size_t i = 0; i <= spec_.operations.size(); ++i) {
             if (i == last)
@@ -180,6 +180,17 @@ private:
         step(mount::CheckSource{keep(overlay.work), false, by_opening});
     }
 
+    /// Of a tmpfs for which no size was said.
+    std::string size_option() const
+    {
+        if (!spec_.tmpfs_size)
+            return {};
+        constexpr std::uint64_t bytes_a_file = 2048;
+        constexpr std::uint64_t first_files = 1024;
+        return ",size=" + std::to_string(*spec_.tmpfs_size) +
+               ",nr_inodes=" + std::to_string(*spec_.tmpfs_size / bytes_a_file + first_files);
+    }
+
     std::string label_option() const
     {
         return spec_.file_label ? ",context=\"" + *spec_.file_label + "\"" : std::string{};
@@ -240,7 +251,8 @@ private:
     {
         const char* const console =
             context_.host.terminal ? keep(*context_.host.terminal) : nullptr;
-        step(mount::MountDev{target(op.destination), keep("mode=0755" + label_option()), console,
+        step(mount::MountDev{target(op.destination),
+                             keep("mode=0755" + size_option() + label_option()), console,
                              context_.own_terminal});
         return {};
     }
@@ -250,6 +262,8 @@ private:
         std::string options = "mode=" + octal(op.mode);
         if (op.size != 0)
             options += ",size=" + std::to_string(op.size);
+        else
+            options += size_option();
         step(mount::MountTmpfs{target(op.destination), keep(options + label_option())});
         return {};
     }

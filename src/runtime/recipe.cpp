@@ -9,7 +9,7 @@ namespace {
 using sys::pack;
 using sys::Unpacker;
 
-constexpr std::uint64_t magic = 0x6e73627872637034;  // "nsbxrcp4"
+constexpr std::uint64_t magic = 0x6e73627872637035;  // "nsbxrcp5"
 
 void put(std::string& out, const std::optional<std::uint64_t>& number)
 {
@@ -79,6 +79,9 @@ std::string encode(const Recipe& recipe)
     pack(out, recipe.drop_groups ? 1U : 0U);
     put(out, recipe.umask);
     pack(out, recipe.own_keyring ? 1U : 0U);
+    pack(out, recipe.limits.size());
+    for (const std::string& path : recipe.limits)
+        pack(out, path);
     pack(out, recipe.group);
     return out;
 }
@@ -106,6 +109,8 @@ Result<Recipe> decode(const std::string& bytes)
     recipe.drop_groups = reader.number() != 0;
     recipe.umask = maybe(reader);
     recipe.own_keyring = reader.number() != 0;
+    for (std::uint64_t left = reader.count(); left > 0; --left)
+        recipe.limits.push_back(reader.text());
     recipe.group = reader.text();
     if (!reader.is_done())
         return refuse("Can't read how the sandbox is confined", {}, "it is damaged");

@@ -26,6 +26,7 @@ struct Recipe {
     bool drop_groups = false;  ///< ...and whether it has lost the caller's groups.
     std::optional<std::uint64_t> umask;  ///< If it is not the caller's.
     bool own_keyring = false;            ///< A session keyring that is not the caller's.
+    std::vector<std::string> limits;     ///< The paths of the groups that hold it to its limits.
     std::string group;                   ///< The path of the sandbox's control group, or empty.
 };
 

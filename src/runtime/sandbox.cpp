@@ -8,12 +8,16 @@
 #include "runtime/status.hpp"
 
 #include "sys/raw.hpp"
+#include "sys/read_file.hpp"
 
 #include <csignal>
+#include <cstdio>
 #include <ctime>
 #include <linux/nsfs.h>
 #include <poll.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 namespace nsbox {
@@ -24,13 +28,14 @@ Sandbox::State::~State()
     if (!is_ending)
         return;
     (void)runtime::reap(running.pidfd);
-    if (running.group)
-        running.group->remove();
+    running.remove_groups();
 }
 
 // Those of the sandbox's own group are nobody else's.
 std::uint64_t Sandbox::State::count_oom_kills() const
 {
+    if (running.limits && running.limits->oom_kills())
+        return *running.limits->oom_kills();
     if (!oom_kills)
         return 0;
     return running.group && running.group->oom_kills ? *running.group->oom_kills
@@ -96,10 +101,50 @@ std::optional<Spec> join_owner_first(const Spec& spec, sys::Fd& owner)
     return changed;
 }
 
-Result<runtime::Running> start_running(runtime::Plan& plan, const Watch& watch,
-                                       const runtime::Deadline& deadline)
+/// Where the kernel counts the processes of a user in a user namespace (since Linux 5.14), the limit of
+/// getrlimit(2) is one of the sandbox, and one that its processes cannot raise. Root's are not counted.
+bool counts_processes(const Spec& spec)
 {
-    Result<runtime::Running> running = runtime::launch(plan, watch, deadline);
+    struct utsname system {};
+    int major = 0;
+    int minor = 0;
+    return spec.namespaces.user != Own::no && !spec.namespaces.join_user &&
+           !spec.namespaces.join_user_last && spec.uid_map.empty() && ::geteuid() != 0 &&
+           ::uname(&system) == 0 && std::sscanf(system.release, "%d.%d", &major, &minor) == 2 &&
+           std::pair{major, minor} >= std::pair{5, 14};
+}
+
+/// What no group can be made for is kept to in another way, or is a note, or the end of the start.
+Result<std::unique_ptr<runtime::LimitGroups>> prepare_limits(Spec& spec, const std::string& name,
+                                                             std::vector<std::string>& notes)
+{
+    if (!spec.group_limits.any())
+        return nullptr;
+    const unsigned init = spec.command_is_pid_1 ? 0 : 1;
+    std::unique_ptr<runtime::LimitGroups> groups = runtime::LimitGroups::prepare(
+        TRY(runtime::group_wishes(spec.group_limits, init)),
+        {sys::read_file("/proc/self/cgroup"), sys::read_file("/proc/self/mountinfo")}, name);
+    for (const runtime::UnmetWish& unmet : groups->unmet()) {
+        if (unmet.what == "processes" && counts_processes(spec)) {
+            const std::uint64_t most = *spec.group_limits.processes + init;
+            spec.resource_limits.push_back({RLIMIT_NPROC, most, most});
+        } else if (spec.group_limits.best_effort) {
+            notes.push_back("There is no limit of " + unmet.what + ": " + unmet.why);
+        } else {
+            Error error =
+                refuse("Can't limit", unmet.what, unmet.why, runtime::delegate_hint).value();
+            error.phase = Phase::request;
+            return tl::make_unexpected(std::move(error));
+        }
+    }
+    return groups;
+}
+
+Result<runtime::Running> start_running(runtime::Plan& plan, const Watch& watch,
+                                       const runtime::Deadline& deadline,
+                                       std::unique_ptr<runtime::LimitGroups> limits)
+{
+    Result<runtime::Running> running = runtime::launch(plan, watch, deadline, std::move(limits));
     if (!running && running.error().hint.empty())
         running.error().hint = runtime::diagnose_resources(running.error().err);
     return running;
@@ -122,6 +167,8 @@ Result<std::unique_ptr<runtime::Control>> make_known(const Spec& spec, const run
     runtime::Recipe recipe = runtime::recipe_of(plan);
     if (running.group)
         recipe.group = running.group->path();
+    if (running.limits)
+        recipe.limits = running.limits->paths();
     return runtime::Control::open(std::move(registry), std::move(info), recipe, running.pidfd,
                                   running.network.get());
 }
@@ -150,8 +197,15 @@ Result<std::unique_ptr<Sandbox::State>> Sandbox::begin(const Spec& spec, const W
     if (spec.limits.time.count() > 0)
         deadline = state->duties.started + spec.limits.time;
     sys::Fd owner;
-    const std::optional<Spec> changed = join_owner_first(spec, owner);
+    std::optional<Spec> changed = join_owner_first(spec, owner);
     runtime::ForeignNetwork network;
+    std::vector<std::string> notes;
+    std::unique_ptr<runtime::LimitGroups> limits;
+    if (spec.group_limits.any()) {
+        if (!changed)
+            changed = spec;
+        limits = TRY(prepare_limits(*changed, "nsbox-" + events.id(), notes));
+    }
     runtime::Plan plan = TRY(make_plan(changed ? *changed : spec, network));
     if (plan.wants_group)
         plan.group_name = "nsbox-" + events.id();
@@ -160,7 +214,8 @@ Result<std::unique_ptr<Sandbox::State>> Sandbox::begin(const Spec& spec, const W
         TRY(refuse_taken_name(spec));
         registry = TRY(runtime::Registry::open());
     }
-    state->running = TRY(start_running(plan, watch, deadline));
+    state->running = TRY(start_running(plan, watch, deadline, std::move(limits)));
+    state->running.notes.insert(state->running.notes.begin(), notes.begin(), notes.end());
     if (!registry)
         return state;
     Result<std::unique_ptr<runtime::Control>> control =
@@ -213,6 +268,7 @@ Result<ExitStatus> Sandbox::wait()
     }
     if (const std::uint64_t kills = state_->count_oom_kills(); kills > 0) {
         state_->events.out_of_memory(kills);
+        status->oom_kills = kills;
         if (status->reason == Reason::exited && status->signal == SIGKILL)
             status->reason = Reason::out_of_memory;
     }
@@ -306,6 +362,9 @@ std::vector<int> Sandbox::descriptors() const
             fds.push_back(fd);
     if (running.group)
         for (const int fd : running.group->descriptors())
+            fds.push_back(fd);
+    if (running.limits)
+        for (const int fd : running.limits->descriptors())
             fds.push_back(fd);
     for (const sys::Fd& lock : state_->running.locks)
         fds.push_back(lock.get());

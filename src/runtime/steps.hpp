@@ -61,6 +61,17 @@ struct RestoreUmask {
 /// A new session keyring, see session-keyring(7).
 struct OwnKeyring {};
 
+/// Enters control groups by their lists of processes, which are open.
+struct EnterGroups {
+    const int* files;
+    std::size_t count;
+};
+
+/// How nice this process is to others: see setpriority(2).
+struct SetNice {
+    int value;
+};
+
 struct SetHostname {
     const char* name;
 };
@@ -122,6 +133,8 @@ int run(const MakeDumpable& step, sys::ChildState& state) noexcept;
 int run(const ClearUmask& step, sys::ChildState& state) noexcept;
 int run(const RestoreUmask& step, sys::ChildState& state) noexcept;
 int run(const OwnKeyring& step, sys::ChildState& state) noexcept;
+int run(const EnterGroups& step, sys::ChildState& state) noexcept;
+int run(const SetNice& step, sys::ChildState& state) noexcept;
 int run(const SetHostname& step, sys::ChildState& state) noexcept;
 int run(const ChangeDirectory& step, sys::ChildState& state) noexcept;
 int run(const NewSession& step, sys::ChildState& state) noexcept;
@@ -134,16 +147,16 @@ int run(const SetLabel& step, sys::ChildState& state) noexcept;
 /// Everything that the child may do, as data.
 using ChildStep = std::variant<
     CloseOnExec, KeepOnly, CloseNow, CloseOthers, WaitForSupervisor, MakeDumpable, ClearUmask,
-    RestoreUmask, OwnKeyring, SetHostname, ChangeDirectory, NewSession, TakeTerminal, LockFile,
-    AwaitRelease, SetResourceLimit, SetLabel, ns::DropBounding, ns::WriteIdMaps,
-    ns::WriteIdMapsBelow, ns::RequireIdMap, ns::TakeIds, ns::TakeMappedIds, ns::JoinUserNamespace,
-    ns::JoinNamespace, ns::LimitUserNamespaces, ns::NewUserNamespace, ns::NewMappedUserNamespace,
-    ns::RefuseUserNamespaces, ns::SetCapabilities, AwaitIdMaps, OwnInit, net::LoopbackUp,
-    OfferNetwork, AwaitNetwork, mount::OpenHost, mount::CheckSource, mount::CheckDescriptor,
-    mount::MakeStore, mount::MakeRoot, mount::BindTree, mount::BindOpenFile, mount::MakeReadOnly,
-    mount::MountProc, mount::MountDev, mount::MountTmpfs, mount::MountMqueue, mount::MakeDirectory,
-    mount::WriteFile, mount::BindContents, mount::FillContents, mount::MakeSymlink,
-    mount::ChangeMode, mount::MountOverlay, mount::EnterRoot>;
+    RestoreUmask, OwnKeyring, EnterGroups, SetNice, SetHostname, ChangeDirectory, NewSession,
+    TakeTerminal, LockFile, AwaitRelease, SetResourceLimit, SetLabel, ns::DropBounding,
+    ns::WriteIdMaps, ns::WriteIdMapsBelow, ns::RequireIdMap, ns::TakeIds, ns::TakeMappedIds,
+    ns::JoinUserNamespace, ns::JoinNamespace, ns::LimitUserNamespaces, ns::NewUserNamespace,
+    ns::NewMappedUserNamespace, ns::RefuseUserNamespaces, ns::SetCapabilities, AwaitIdMaps, OwnInit,
+    net::LoopbackUp, OfferNetwork, AwaitNetwork, mount::OpenHost, mount::CheckSource,
+    mount::CheckDescriptor, mount::MakeStore, mount::MakeRoot, mount::BindTree, mount::BindOpenFile,
+    mount::MakeReadOnly, mount::MountProc, mount::MountDev, mount::MountTmpfs, mount::MountMqueue,
+    mount::MakeDirectory, mount::WriteFile, mount::BindContents, mount::FillContents,
+    mount::MakeSymlink, mount::ChangeMode, mount::MountOverlay, mount::EnterRoot>;
 
 // The child only borrows: if a step could own memory, destroying or copying it after clone3
 // could reach the allocator.

@@ -303,6 +303,20 @@ int run(const SetResourceLimit& step, ChildState&) noexcept
     return static_cast<int>(raw::call(SYS_prlimit64, 0, step.resource, both, 0));
 }
 
+int run(const EnterGroups& step, ChildState&) noexcept
+{
+    for (std::size_t i = 0; i < step.count; ++i)
+        if (const long put = raw::write(step.files[i], "0", 1); put < 0)
+            return static_cast<int>(put);
+    return 0;
+}
+
+int run(const SetNice& step, ChildState&) noexcept
+{
+    constexpr int process = 0;  // PRIO_PROCESS
+    return static_cast<int>(raw::call(SYS_setpriority, process, 0, step.value));
+}
+
 int run(const SetLabel& step, ChildState& state) noexcept
 {
     sys::FixedText<64> name;

@@ -82,8 +82,8 @@ public:
             }
         }
         is_ending = is_last_ && !is_reaped_;
-        if (is_reaped_ && running_.group)
-            running_.group->remove();
+        if (is_reaped_)
+            running_.remove_groups();
         TRY(print_the_rest());
         status_->reason = reason_;
         return *status_;
@@ -417,8 +417,7 @@ void end_all(const Running& running)
     }
     raw::pidfd_send_signal(running.pidfd.get(), SIGKILL);
     (void)reap(running.pidfd);
-    if (running.group)
-        running.group->remove();
+    running.remove_groups();
 }
 
 Result<ExitStatus> supervise(const Running& running, const Duties& duties, const Events& events,

@@ -459,6 +459,37 @@ int keep_from_command(const PacketHeader* packet)
     raw::exit_group(0);
 }
 
+/// Outside of every sandbox: see LimitGroups. What goes on without its supervisor is waited for.
+[[noreturn]] void guard_limits(const PacketHeader* packet)
+{
+    const char* const name = reinterpret_cast<const char*>(packet) + packet->group_name;
+    const auto* const folders =
+        reinterpret_cast<const std::int32_t*>(reinterpret_cast<const char*>(packet) + packet->keep);
+    raw::close_range(0, 2, 0);
+    close_others(packet);
+    raw::chdir("/");
+    pollfd fd{packet->supervisor, POLLIN, 0};
+    while (raw::poll(&fd, 1, nullptr) == -EINTR) {
+    }
+    const bool at_once = (packet->flags & runtime::packet_die_with_parent) != 0;
+    if (at_once)
+        for (std::uint32_t i = 0; i < packet->keep_count; ++i)
+            runtime::kill_group(folders[i], name);
+    constexpr long longest = 1000;  // Milliseconds.
+    for (long wait = 10;; wait = wait * 2 < longest ? wait * 2 : longest) {
+        bool is_done = true;
+        for (std::uint32_t i = 0; i < packet->keep_count; ++i) {
+            const int rc = at_once ? runtime::remove_group(folders[i], name, group_patience)
+                                   : runtime::remove_empty_group(folders[i], name);
+            is_done = is_done && (at_once || rc != -EBUSY);
+        }
+        if (is_done)
+            raw::exit_group(0);
+        const timespec time{wait / 1000, wait % 1000 * 1000000L};
+        raw::poll(nullptr, 0, &time);
+    }
+}
+
 /// For a command that enters a sandbox whose init is another.
 [[noreturn]] void execute_here(const Command& command)
 {
@@ -595,6 +626,8 @@ void take_over(const PacketHeader* packet)
         clear_up(packet);
     if ((packet->flags & runtime::packet_guard) != 0)
         guard(packet);
+    if ((packet->flags & runtime::packet_limits) != 0)
+        guard_limits(packet);
     take_over(packet);
     const std::uint64_t none = 0;
     int rc = follow_supervisor();

@@ -99,6 +99,11 @@ const std::vector<Row>& own_words()
          "Unable to lock file /l: Resource temporarily unavailable"},
         {runtime::AwaitRelease{}, Site::step, EIO, "",
          "Can't read the block descriptor: Input/output error"},
+        {runtime::EnterGroups{nullptr, 0}, Site::step, ENOMEM, "",
+         "Can't enter the control groups of the sandbox: Cannot allocate memory"},
+        {runtime::SetNice{-3}, Site::step, EACCES, "",
+         "Can't set the nice value -3: Permission denied (hint: only who may (CAP_SYS_NICE, "
+         "RLIMIT_NICE) is less nice than before)"},
         {runtime::SetResourceLimit{0, 2, 1}, Site::step, EINVAL, "",
          "Can't set the resource limit cpu: Invalid argument"},
         {runtime::SetLabel{"exec", "l"}, Site::step, EINVAL, "",

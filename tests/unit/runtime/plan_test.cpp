@@ -461,6 +461,39 @@ TEST_CASE("plan: resource limits come last, in their order; the umask and the ke
         "RestoreUmask OwnKeyring ChangeDirectory SetResourceLimit SetResourceLimit"));
 }
 
+TEST_CASE(
+    "plan: limited groups are entered first; who shares memory with what is killed is killed too")
+{
+    Spec spec = plain_spec();
+    CHECK(planned(spec, user_host()).share_memory);
+    spec.group_limits.processes = 3;
+    Plan plan = planned(spec, user_host());
+    CHECK(kinds_of(plan).starts_with("EnterGroups "));
+    CHECK(plan.share_memory);
+    spec.group_limits.memory = 1 << 20;
+    spec.nice = 5;
+    plan = planned(spec, user_host());
+    CHECK_FALSE(plan.share_memory);
+    CHECK(step_of<runtime::SetNice>(plan).value == 5);
+}
+
+TEST_CASE("plan: a tmpfs has the size that was said for all where it has none of its own")
+{
+    Spec spec = plain_spec();
+    spec.operations.emplace_back(Tmpfs{"/a"});
+    spec.operations.emplace_back(Tmpfs{"/b", 0755, 4096});
+    const auto options = [&] {
+        std::string text;
+        const Plan plan = planned(spec, user_host());
+        for (const mount::MountTmpfs& step : steps_of<mount::MountTmpfs>(plan))
+            text += std::string{step.options} + "\n";
+        return text;
+    };
+    CHECK(options() == "mode=0755\nmode=0755,size=4096\n");
+    spec.tmpfs_size = 1 << 20;
+    CHECK(options() == "mode=0755,size=1048576,nr_inodes=1536\nmode=0755,size=4096\n");
+}
+
 TEST_CASE("spec: resources have the names of getrlimit(2)")
 {
     CHECK(resource_by_name("nofile") == 7U);

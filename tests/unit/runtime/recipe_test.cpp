@@ -29,6 +29,7 @@ void check_same(const Recipe& got, const Recipe& wanted)
     CHECK(got.drop_groups == wanted.drop_groups);
     CHECK(got.umask == wanted.umask);
     CHECK(got.own_keyring == wanted.own_keyring);
+    CHECK(got.limits == wanted.limits);
     CHECK(got.group == wanted.group);
 }
 
@@ -48,6 +49,7 @@ Recipe full_recipe()
     recipe.drop_groups = true;
     recipe.umask = 0;
     recipe.own_keyring = true;
+    recipe.limits = {"/sys/fs/cgroup/memory/x", ""};
     recipe.group = "/sys/fs/cgroup/a b";
     return recipe;
 }

@@ -146,6 +146,11 @@ TEST_CASE("options: one wrong letter never leads further than one letter away")
         }
         CAPTURE(wrong);
         const std::string found = nearest_option(wrong);
+        // A single letter is near to nothing.
+        if (wrong.size() <= 3) {
+            CHECK(found.empty());
+            continue;
+        }
         REQUIRE_FALSE(found.empty());
         // Several options may be one letter away ("--uid" and "--gid" from "--id").
         const std::size_t longer = std::max(found.size(), wrong.size());
