@@ -108,12 +108,14 @@ void Group::remove()
 
 void Group::end_guard()
 {
-    raw::pidfd_send_signal(guard_.get(), SIGKILL);
+    const Fd guard = std::move(guard_);
+    // One that cannot be killed ends by itself, after this process.
+    if (raw::pidfd_send_signal(guard.get(), SIGKILL) < 0)
+        return;
     siginfo_t info{};
-    while (::waitid(P_PIDFD, static_cast<id_t>(guard_.get()), &info, WEXITED) < 0 &&
+    while (::waitid(P_PIDFD, static_cast<id_t>(guard.get()), &info, WEXITED) < 0 &&
            errno == EINTR) {
     }
-    guard_.reset();
 }
 
 }  // namespace nsbox::runtime

@@ -371,12 +371,14 @@ void LimitGroups::remove()
 
 void LimitGroups::end_guard()
 {
-    raw::pidfd_send_signal(guard_.get(), SIGKILL);
+    const Fd guard = std::move(guard_);
+    // One that cannot be killed ends by itself, after this process.
+    if (raw::pidfd_send_signal(guard.get(), SIGKILL) < 0)
+        return;
     siginfo_t info{};
-    while (::waitid(P_PIDFD, static_cast<id_t>(guard_.get()), &info, WEXITED) < 0 &&
+    while (::waitid(P_PIDFD, static_cast<id_t>(guard.get()), &info, WEXITED) < 0 &&
            errno == EINTR) {
     }
-    guard_.reset();
 }
 
 std::vector<int> LimitGroups::descriptors() const

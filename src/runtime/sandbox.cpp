@@ -266,6 +266,12 @@ Result<ExitStatus> Sandbox::wait()
         state_->events.failed(status.error());
         return status;
     }
+    // Its groups can be removed when init, which has nothing left to wait for, is gone.
+    if (running.limits && state_->is_ending) {
+        (void)runtime::reap(running.pidfd);
+        running.remove_groups();
+        state_->is_ending = false;
+    }
     if (const std::uint64_t kills = state_->count_oom_kills(); kills > 0) {
         state_->events.out_of_memory(kills);
         status->oom_kills = kills;

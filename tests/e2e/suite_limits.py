@@ -113,7 +113,7 @@ def memory(ctx):
     ctx.true(any(event["event"] == "out-of-memory" and event["kills"] >= 1 for event in got), f"it is in the events: {got}")
     ctx.eq(got[-1]["reason"], "out-of-memory", "the reason")
     # What is in its tmpfs counts, and so does what its children have together.
-    fill = ["--", "sh", "-c", "head -c 100M /dev/zero >a; head -c 100M /dev/zero >b; wc -c <b"]
+    fill = ["--", "sh", "-c", "head -c 100M /dev/zero >a && head -c 100M /dev/zero >b && wc -c <b"]
     ctx.true(run(ctx, "--memory", "150M", *fill).rc != 0, "files in memory count")
     ctx.ok(run(ctx, *fill), str(100 << 20))
     two = ["--", "sh", "-c", f"for i in 1 2; do /usr/bin/python3 -c 'import time; x = b\"a\" * (90 << 20); time.sleep(1)' & "

@@ -127,6 +127,9 @@ def command_lines(place, root):
         Line("as-pid-1", ["--unshare-pid", "--as-pid-1", "--unshare-net", *base], sealed_asks,
              own="mnt net pid" if root else "mnt net pid user",
              expect={**sealed, **user_caps, "pids": "1 0", "lo": "up"}),
+        Line("limits", ["--unshare-pid", "--die-with-parent", "--memory", "64M", "--pids", "20", "--nice", "3", *base],
+             sealed_asks, own="mnt pid", only="root",
+             expect={**sealed, **user_caps, **inside_init, "pdeathsig": "9", "groups": str(place.hierarchies)}),
     ]
     who = "root" if root else "user"
     return [line for line in lines if line.only in (None, who)
@@ -163,6 +166,11 @@ class Place:
         self.write(self.lower2, "from", b"second")
         self.write(self.lower2, "second", b"second")
         self.holder = 0
+        rows = [row.split(":")[:2] for row in slurp("/proc/self/cgroup").splitlines()]
+        # A controller that is in no hierarchy of version 1 is in that of version 2.
+        old = {row for row, names in rows for name in ("memory", "pids") if name in names.split(",")}
+        self.hierarchies = len(old) + any(all(name not in names.split(",") for _, names in rows)
+                                          for name in ("memory", "pids"))
 
     def hold(self, bwrap):
         """Starts a sandbox whose namespaces the line `join` enters; returns what ends it, or

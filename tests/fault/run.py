@@ -47,7 +47,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 sys.dont_write_bytecode = True
 from calls import call_numbers, errors_for  # noqa: E402
-from lines import Place, command_lines  # noqa: E402
+from lines import Place, command_lines, slurp  # noqa: E402
 from worker import Worker  # noqa: E402
 
 MAX_UNREACHED = 0.03
@@ -181,9 +181,28 @@ def work(options, who, index, numbers, pipe):
                     if problems else []
                 say(kind="result", text=text, problems=problems, again=again,
                     outcome=f"status {run.rc}: {run.err.strip()}" if options.verbose else "")
+        if line.name == "limits" and points and not options.list:
+            say(kind="result", text=f"{who}: limits: worker {index} leaves no control group", problems=groups_left(),
+                again=[])
     shutil.rmtree(marker, ignore_errors=True)
     if end_holder:
         end_holder()
+
+
+def groups_left():
+    """Groups of sandboxes that have no process, and still have none after a while."""
+    def empty():
+        found = subprocess.run(["find", "/sys/fs/cgroup", "-type", "d", "-name", "nsbox-*"], capture_output=True, text=True,
+                               check=False).stdout.split()
+        return {path for path in found if not slurp(f"{path}/cgroup.procs")}
+
+    left = empty()
+    for _ in range(20):
+        if not left:
+            return []
+        time.sleep(0.5)
+        left &= empty()
+    return [f"{path} is left" for path in sorted(left)]
 
 
 def summary(points):

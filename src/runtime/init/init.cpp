@@ -476,18 +476,23 @@ int keep_from_command(const PacketHeader* packet)
         for (std::uint32_t i = 0; i < packet->keep_count; ++i)
             runtime::kill_group(folders[i], name);
     constexpr long longest = 1000;  // Milliseconds.
-    for (long wait = 10;; wait = wait * 2 < longest ? wait * 2 : longest) {
+    int tries = 10;                 // Where there is another reason than that something is in it.
+    for (long wait = 10; tries > 0; wait = wait * 2 < longest ? wait * 2 : longest) {
         bool is_done = true;
+        bool is_refused = false;
         for (std::uint32_t i = 0; i < packet->keep_count; ++i) {
             const int rc = at_once ? runtime::remove_group(folders[i], name, group_patience)
                                    : runtime::remove_empty_group(folders[i], name);
-            is_done = is_done && (at_once || rc != -EBUSY);
+            is_done = is_done && rc == 0;
+            is_refused = is_refused || (rc < 0 && (at_once || rc != -EBUSY));
         }
         if (is_done)
-            raw::exit_group(0);
+            break;
+        tries -= is_refused ? 1 : 0;
         const timespec time{wait / 1000, wait % 1000 * 1000000L};
         raw::poll(nullptr, 0, &time);
     }
+    raw::exit_group(0);
 }
 
 /// For a command that enters a sandbox whose init is another.
