@@ -1,5 +1,6 @@
 #include "ns/seccomp/compile.hpp"
 
+#include "ns/seccomp/decisions.hpp"
 #include "sys/error.hpp"
 
 #include <algorithm>
@@ -15,73 +16,7 @@ namespace {
 
 constexpr std::uint32_t not_here = SECCOMP_RET_ERRNO | ENOSYS;
 
-/// Writes a program from its end to its beginning: a jump's targets, which only ever lie behind it,
-/// are known when it is written.
-class Assembler {
-public:
-    /// An instruction's distance from the end of the program.
-    using Label = std::size_t;
-
-    Label add(sock_filter instruction)
-    {
-        code_.push_back(instruction);
-        return code_.size() - 1;
-    }
-
-    /// The same answer is used again while it is within reach.
-    Label answer(std::uint32_t value)
-    {
-        const auto known = answers_.find(value);
-        if (known != answers_.end() && is_near(known->second))
-            return known->second;
-        return answers_[value] = add(BPF_STMT(BPF_RET | BPF_K, value));
-    }
-
-    Label load(std::uint32_t offset) { return add(BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offset)); }
-
-    Label jump(std::uint16_t test, std::uint32_t value, Label yes, Label no)
-    {
-        if (yes == no)
-            return yes;
-        yes = near(yes);
-        no = near(no);
-        return add(BPF_JUMP(static_cast<std::uint16_t>(BPF_JMP | test | BPF_K), value, offset(yes),
-                            offset(no)));
-    }
-
-    /// What is written next must lead to `target`, wherever that is.
-    void continue_at(Label target)
-    {
-        if (target + 1 != code_.size())
-            add(BPF_STMT(BPF_JMP | BPF_JA, static_cast<std::uint32_t>(code_.size() - target - 1)));
-    }
-
-    std::vector<sock_filter> program() const { return {code_.rbegin(), code_.rend()}; }
-
-private:
-    // Conditional jumps have a byte for the way; some are kept for what comes between.
-    static constexpr std::size_t reach = 250;
-
-    bool is_near(Label target) const { return code_.size() - target < reach; }
-
-    Label near(Label target)
-    {
-        if (is_near(target))
-            return target;
-        return add(
-            BPF_STMT(BPF_JMP | BPF_JA, static_cast<std::uint32_t>(code_.size() - target - 1)));
-    }
-
-    std::uint8_t offset(Label target) const
-    {
-        return static_cast<std::uint8_t>(code_.size() - target - 1);
-    }
-
-    std::vector<sock_filter> code_;
-    std::map<std::uint32_t, Label> answers_;
-};
-
-using Label = Assembler::Label;
+using Node = Decisions::Node;
 
 /// What a call is answered: the first of these rules that matches has the say, and the last always does.
 using Outcome = std::vector<const Rule*>;
@@ -105,12 +40,13 @@ std::uint32_t half(std::uint64_t value, bool high)
     return static_cast<std::uint32_t>(high ? value >> bits : value);
 }
 
-/// Where an argument's half lies in seccomp_data; all our architectures are little-endian.
-std::uint32_t offset_of(const Condition& condition, bool high)
+/// An argument's half in seccomp_data; all our architectures are little-endian.
+Word word_of(const Condition& condition, bool high)
 {
-    return static_cast<std::uint32_t>(offsetof(seccomp_data, args) +
-                                      condition.argument * sizeof(std::uint64_t) +
-                                      (high ? sizeof(std::uint32_t) : 0));
+    return {static_cast<std::uint32_t>(offsetof(seccomp_data, args) +
+                                       condition.argument * sizeof(std::uint64_t) +
+                                       (high ? sizeof(std::uint32_t) : 0)),
+            half(condition.mask, high)};
 }
 
 class Compiler {
@@ -123,31 +59,18 @@ public:
 
     std::vector<sock_filter> compile(const std::vector<Abi>& machine)
     {
-        const Label unknown = code_.answer(not_here);
         std::map<std::uint32_t, std::vector<Abi>> sections;
         for (const Abi abi : machine)
             if (std::find(policy_.abis.begin(), policy_.abis.end(), abi) != policy_.abis.end())
                 sections[audit_architecture(abi)].push_back(abi);
-        Label next = unknown;
-        for (const auto& [architecture, abis] : sections) {
-            const Label section = write_section(abis);
-            // Tested in front of the sections: what was written before is the next test.
-            next = code_.jump(BPF_JEQ, architecture, section, next);
-        }
-        code_.continue_at(next);
-        code_.load(offsetof(seccomp_data, arch));
-        return code_.program();
+        Node next = decisions_.answer(not_here);
+        for (const auto& [architecture, abis] : sections)
+            next = decisions_.test(Word{offsetof(seccomp_data, arch)}, BPF_JEQ, architecture,
+                                   search(ranges_of(abis)), next);
+        return decisions_.program(next);
     }
 
 private:
-    Label write_section(const std::vector<Abi>& abis)
-    {
-        const std::vector<Range> ranges = ranges_of(abis);
-        const Label search = write_search(ranges);
-        code_.continue_at(search);
-        return code_.load(offsetof(seccomp_data, nr));
-    }
-
     std::vector<Range> ranges_of(const std::vector<Abi>& abis)
     {
         constexpr std::uint32_t x32_bit = 0x40000000;
@@ -199,84 +122,73 @@ private:
             outcome.push_back(&rule);
     }
 
-    Label write_search(std::span<const Range> ranges)
+    Node search(std::span<const Range> ranges)
     {
         if (ranges.size() == 1)
-            return write_outcome(ranges.front().outcome);
+            return decide(ranges.front().outcome);
         const std::size_t middle = ranges.size() / 2;
-        const Label right = write_search(ranges.subspan(middle));
-        const Label left = write_search(ranges.first(middle));
-        return code_.jump(BPF_JGE, ranges[middle].first, right, left);
+        const Node right = search(ranges.subspan(middle));
+        const Node left = search(ranges.first(middle));
+        return decisions_.test(Word{offsetof(seccomp_data, nr)}, BPF_JGE, ranges[middle].first,
+                               right, left);
     }
 
-    Label write_outcome(const Outcome& outcome)
+    Node decide(const Outcome& outcome)
     {
-        Label next = code_.answer(outcome.back()->answer);
+        Node next = decisions_.answer(outcome.back()->answer);
         for (auto rule = outcome.rbegin() + 1; rule != outcome.rend(); ++rule) {
-            const Label no = next;
-            next = code_.answer((*rule)->answer);
+            const Node no = next;
+            next = decisions_.answer((*rule)->answer);
             const std::vector<Condition>& conditions = (*rule)->conditions;
             for (auto it = conditions.rbegin(); it != conditions.rend(); ++it)
-                next = write_condition(*it, next, no);
+                next = decide(*it, next, no);
         }
-        return next;
+        return decisions_.simplify(next);
     }
 
-    Label write_condition(const Condition& it, Label yes, Label no)
+    Node decide(const Condition& it, Node yes, Node no)
     {
-        const bool whole = !it.low;
         switch (it.comparison) {
         case Comparison::equal:
-            return write_equal(it, yes, no);
+            return decide_equal(it, yes, no);
         case Comparison::unequal:
-            return write_equal(it, no, yes);
+            return decide_equal(it, no, yes);
         case Comparison::greater:
-            return write_order(it, BPF_JGT, yes, no, whole);
+            return decide_order(it, BPF_JGT, yes, no);
         case Comparison::at_least:
-            return write_order(it, BPF_JGE, yes, no, whole);
+            return decide_order(it, BPF_JGE, yes, no);
         case Comparison::less:
-            return write_order(it, BPF_JGE, no, yes, whole);
+            return decide_order(it, BPF_JGE, no, yes);
         case Comparison::at_most:
-            return write_order(it, BPF_JGT, no, yes, whole);
+            return decide_order(it, BPF_JGT, no, yes);
         }
         return no;
     }
 
-    Label write_equal(const Condition& it, Label yes, Label no)
+    Node decide_equal(const Condition& it, Node yes, Node no)
     {
-        const Label low = write_half(it, false, BPF_JEQ, yes, no);
-        return it.low ? low : write_half(it, true, BPF_JEQ, low, no);
+        const Node low = test_half(it, false, BPF_JEQ, yes, no);
+        return it.low ? low : test_half(it, true, BPF_JEQ, low, no);
     }
 
-    Label write_order(const Condition& it, std::uint16_t test, Label yes, Label no, bool whole)
+    Node decide_order(const Condition& it, std::uint16_t comparison, Node yes, Node no)
     {
-        const Label low = write_half(it, false, test, yes, no);
-        if (!whole)
+        const Node low = test_half(it, false, comparison, yes, no);
+        if (it.low)
             return low;
         // The high half decides, unless it is the same.
-        const std::uint32_t value = half(it.value, true);
-        const Label same = code_.jump(BPF_JEQ, value, low, no);
-        code_.continue_at(code_.jump(BPF_JGT, value, yes, same));
-        return write_masked_load(it, true);
+        return test_half(it, true, BPF_JGT, yes, test_half(it, true, BPF_JEQ, low, no));
     }
 
-    Label write_half(const Condition& it, bool high, std::uint16_t test, Label yes, Label no)
+    Node test_half(const Condition& it, bool high, std::uint16_t comparison, Node yes, Node no)
     {
-        code_.continue_at(code_.jump(test, half(it.value, high), yes, no));
-        return write_masked_load(it, high);
-    }
-
-    Label write_masked_load(const Condition& it, bool high)
-    {
-        if (const std::uint32_t mask = half(it.mask, high); mask != ~std::uint32_t{0})
-            code_.add(BPF_STMT(BPF_ALU | BPF_AND | BPF_K, mask));
-        return code_.load(offset_of(it, high));
+        return decisions_.test(word_of(it, high), comparison, half(it.value, high), yes, no);
     }
 
     const Policy& policy_;
     Rule otherwise_;
     Rule nothing_;
-    Assembler code_;
+    Decisions decisions_;
 };
 
 }  // namespace
