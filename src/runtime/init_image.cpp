@@ -96,7 +96,7 @@ PacketHeader fill(Block& block, const Plan& plan, int channel)
         (dies ? packet_die_with_parent : 0U) | (plan.through_init ? packet_only_command : 0U) |
         (plan.ends_with_command ? packet_end_with_command : 0U) |
         (plan.tells_command ? packet_tell_command : 0U) | (plan.subreaper ? packet_subreaper : 0U) |
-        (plan.terminal ? packet_terminal : 0U);
+        (plan.terminal ? packet_terminal : 0U) | (plan.filters_early ? packet_filter_early : 0U);
     header.supervisor = plan.supervisor ? plan.supervisor.get() : -1;
     header.children = header.proc = -1;  // The set-up child says where it is.
     header.program = plan.program.get();

@@ -14,13 +14,14 @@ inline constexpr std::size_t pwd_choices = 4;
 enum PacketFlag : std::uint32_t {
     packet_die_with_parent = 1,
     packet_end_with_command = 2,
-    packet_tell_command = 4,   ///< The supervisor wants a pidfd of the command.
-    packet_subreaper = 8,      ///< Init is not pid 1: it adopts what the command leaves behind.
-    packet_clear_up = 64,      ///< Be no init: remove a socket when the supervisor is dead, or...
-    packet_guard = 128,        ///< ...a control group, when init is dead as well.
-    packet_limits = 256,       ///< ...or the groups in the folders of `keep`, when they are empty.
-    packet_only_command = 32,  ///< Be no init: execute the command in this process.
-    packet_terminal = 16,      ///< Standard input is to be the controlling terminal.
+    packet_tell_command = 4,    ///< The supervisor wants a pidfd of the command.
+    packet_subreaper = 8,       ///< Init is not pid 1: it adopts what the command leaves behind.
+    packet_clear_up = 64,       ///< Be no init: remove a socket when the supervisor is dead, or...
+    packet_guard = 128,         ///< ...a control group, when init is dead as well.
+    packet_limits = 256,        ///< ...or the groups in the folders of `keep`, when they are empty.
+    packet_only_command = 32,   ///< Be no init: execute the command in this process.
+    packet_filter_early = 512,  ///< Init loads the filters, for a command without capabilities.
+    packet_terminal = 16,       ///< Standard input is to be the controlling terminal.
 };
 
 /// The signals by which init, where it has handlers for them, is told to look whether its

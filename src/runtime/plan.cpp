@@ -1,5 +1,6 @@
 #include "runtime/plan.hpp"
 
+#include "ns/seccomp/own.hpp"
 #include "ns/terminal_filter.hpp"
 #include "runtime/environment.hpp"
 #include "runtime/plan_operations.hpp"
@@ -591,7 +592,7 @@ void plan_command(const Spec& spec, const Host& host, const std::vector<std::str
 }
 
 /// Who keeps hold of the sandbox's processes, and who hears of the command.
-void plan_init(const Spec& spec, Plan& plan)
+void plan_init(const Spec& spec, const Decisions& decisions, Plan& plan)
 {
     const bool must_end_all = spec.die_with_parent || spec.end_with_command || spec.limits.any();
     plan.subreaper = !plan.own_pid && (must_end_all || spec.name);
@@ -600,6 +601,10 @@ void plan_init(const Spec& spec, Plan& plan)
     plan.needs_init =
         !spec.command_is_pid_1 && (plan.own_pid || plan.subreaper || !spec.lock_files.empty() ||
                                    !spec.sync_descriptors.empty());
+    plan.filters_early = plan.needs_init && !plan.subreaper && decisions.target == 0 &&
+                         !spec.seccomp_descriptor &&
+                         std::all_of(spec.seccomp_programs.begin(), spec.seccomp_programs.end(),
+                                     ns::seccomp::is_own_program);
     plan.ends_with_command = spec.end_with_command;
     plan.tells_command = plan.needs_init && (spec.signals_command || spec.limits.any() ||
                                              spec.events_descriptor || spec.terminal || spec.name);
@@ -665,7 +670,7 @@ Result<Plan> plan(const Spec& spec, const Host& host)
         plan.share_memory &= plan.set_up.uid == host.uid && plan.set_up.gid == host.gid;
     }
     TRY(plan_network(spec, host, decisions, plan));
-    plan_init(spec, plan);
+    plan_init(spec, decisions, plan);
     plan_descriptors(spec, plan);
     if (!plan.share_memory && host.dumpable == false && plan.join_user < 0)
         plan.steps.emplace_back(MakeDumpable{});

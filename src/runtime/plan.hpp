@@ -72,6 +72,7 @@ struct Plan {
     bool die_with_parent = false;
     bool ends_with_command = false;
     bool tells_command = false;  ///< Init hands over a pidfd of the command.
+    bool filters_early = false;  ///< Init can start the command below its filters.
     bool subreaper = false;      ///< Init is not pid 1 and keeps hold of what the command starts.
     /// The command is to be in a control group of its own, where one can be had: see Group.
     bool wants_group = false;

@@ -2,6 +2,7 @@
 #include "ns/seccomp/compile.hpp"
 #include "ns/seccomp/disassemble.hpp"
 #include "ns/seccomp/oci.hpp"
+#include "ns/seccomp/own.hpp"
 #include "ns/seccomp/parse.hpp"
 #include "nsbox/seccomp.hpp"
 #include "precompiled_policies.hpp"
@@ -128,6 +129,14 @@ Result<> add_filter(Spec& spec, const std::string& policy, bool user_namespaces,
     spec.seccomp_programs.push_back(TRY(compile_filter(
         {policy, user_namespaces, tracing, capabilities_after(spec.capabilities, keeps_all)})));
     return {};
+}
+
+bool ns::seccomp::is_own_program(const std::vector<std::uint8_t>& program)
+{
+    return std::any_of(std::begin(precompiled), std::end(precompiled), [&](const Precompiled& it) {
+        return it.program.size_bytes() == program.size() &&
+               std::memcmp(it.program.data(), program.data(), program.size()) == 0;
+    });
 }
 
 Result<std::string> policy_text(const std::string& policy)

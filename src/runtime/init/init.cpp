@@ -120,6 +120,11 @@ Command unpack(PacketHeader* packet)
     return command;
 }
 
+bool has(runtime::PacketFlag flag)
+{
+    return (self.flags & flag) != 0;
+}
+
 /// The command's side, in the memory that it shares with init until exec.
 void run_command(void* argument)
 {
@@ -134,8 +139,9 @@ void run_command(void* argument)
     const int first = runtime::choose_candidate(start.command);
     if (first < 0)
         fail(Tell::exec_failed, first);
-    if (const int rc = runtime::load_filters(start.command); rc < 0)
-        fail(Tell::filter_failed, rc);
+    if (!has(runtime::packet_filter_early))
+        if (const int rc = runtime::load_filters(start.command); rc < 0)
+            fail(Tell::filter_failed, rc);
     fail(Tell::exec_failed, runtime::execute(start.command, first));
 }
 
@@ -199,11 +205,6 @@ int shell_code(int status)
 {
     const int signal = status & 0x7f;
     return signal != 0 ? 128 + signal : status >> 8 & 0xff;
-}
-
-bool has(runtime::PacketFlag flag)
-{
-    return (self.flags & flag) != 0;
 }
 
 std::uint64_t microseconds(const timeval& time)
@@ -392,11 +393,16 @@ void settle(const PacketHeader* packet, const Command& command)
     // One that has to find and kill processes needs more calls than a filter may leave. Without
     // a pid namespace it is one process of many that the command can see.
     const bool subreaper = has(runtime::packet_subreaper);
-    const int rc = subreaper ? settle_subreaper() : raw::capset(0, 0, 0);
+    int rc = 0;
+    if (subreaper) {
+        rc = settle_subreaper();
+    } else if (!has(runtime::packet_filter_early)) {
+        rc = raw::capset(0, 0, 0);
+        if (rc >= 0)
+            rc = runtime::load_filters(command);
+    }
     if (rc < 0)
         stop(packet->channel, rc);
-    if (const int loaded = subreaper ? 0 : runtime::load_filters(command); loaded < 0)
-        stop(packet->channel, loaded);
 }
 
 bool supervisor_is_gone(int channel)
@@ -655,6 +661,16 @@ void take_over(const PacketHeader* packet)
     // What the supervisor gets from now on may be meant for the command.
     if (tell_command)
         tell(channel, Tell::about_to_exec, 0);
+    // A filter takes long to load: once does where it leaves us the calls that are to come.
+    if (has(runtime::packet_filter_early)) {
+        rc = raw::capset(0, 0, 0);
+        if (rc >= 0)
+            rc = runtime::load_filters(start.command);
+    }
+    if (rc < 0) {
+        tell(channel, Tell::filter_failed, -rc);
+        raw::exit_group(1);
+    }
     const long command = start_command(start, in, tell_command ? &pidfd : nullptr);
     if (command < 0)
         stop(channel, static_cast<int>(command));

@@ -1,5 +1,6 @@
 // Rules, defaults and the order of the steps that do not build the file tree.
 
+#include "nsbox/seccomp.hpp"
 #include "tests/unit/support/plans.hpp"
 
 #include <cerrno>
@@ -86,6 +87,31 @@ TEST_CASE("plan: everything at once keeps its order")
           "ClearUmask SetLabel MakeRoot BindTree MountDev SetHostname EnterRoot "
           "NewUserNamespace DropBounding WriteIdMaps SetCapabilities AwaitRelease RestoreUmask "
           "ChangeDirectory NewSession SetLabel LockFile LockFile");
+}
+
+TEST_CASE("plan: init loads the filters that it is known to work under, once and early")
+{
+    const auto is_early = [](const Spec& spec) { return planned(spec, user_host()).filters_early; };
+    Spec spec = with_root_bind();
+    spec.namespaces.user = spec.namespaces.pid = Own::yes;
+    for (const char* policy : {"default", "strict"}) {
+        spec.seccomp_programs.clear();
+        REQUIRE(add_filter(spec, policy, false, false).has_value());
+        CHECK(is_early(spec));
+    }
+    Spec with_capability = spec;
+    with_capability.capabilities.push_back({Kind::add, cap_net_raw});
+    CHECK_FALSE(is_early(with_capability));
+    Spec without_pid = spec;
+    without_pid.namespaces.pid = Own::no;
+    without_pid.end_with_command = true;
+    CHECK_FALSE(is_early(without_pid));
+    Spec from_descriptor = spec;
+    from_descriptor.seccomp_descriptor = 9;
+    CHECK_FALSE(is_early(from_descriptor));
+    // As good as any, but not known.
+    spec.seccomp_programs.push_back({6, 0, 0, 0, 0, 0, 0xff, 0x7f});
+    CHECK_FALSE(is_early(spec));
 }
 
 TEST_CASE("plan: without a command there is nothing to plan")

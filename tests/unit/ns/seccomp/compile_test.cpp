@@ -2,6 +2,7 @@
 
 #include "ns/seccomp/disassemble.hpp"
 #include "ns/seccomp/oci.hpp"
+#include "ns/seccomp/own.hpp"
 #include "ns/seccomp/parse.hpp"
 #include "nsbox/seccomp.hpp"
 #include "sys/error.hpp"
@@ -9,9 +10,13 @@
 
 #include <doctest/doctest.h>
 
+#include <csignal>
+#include <cstring>
 #include <fcntl.h>
 #include <random>
+#include <sched.h>
 #include <seccomp.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -345,6 +350,32 @@ TEST_CASE("seccomp: the default looks at arguments as the kernel does")
         CHECK(answer_of(program, Abi::i386, "socketcall", {which}) == denied(ENOSYS));
     for (const std::uint64_t which : {2, 3, 9, 18})
         CHECK(answer_of(program, Abi::i386, "socketcall", {which}) == SECCOMP_RET_ALLOW);
+}
+
+TEST_CASE("seccomp: under the own policies init can start the command and wait for it")
+{
+    const Abi own = abis_of_this_machine().front();
+    for (const char* name : {"default", "strict"})
+        for (const bool userns : {false, true})
+            for (const bool tracing : {false, true}) {
+                const std::vector<std::uint8_t> bytes =
+                    compile_filter({name, userns, tracing, {}}).value();
+                CHECK(is_own_program(bytes));
+                std::vector<sock_filter> program(bytes.size() / sizeof(sock_filter));
+                std::memcpy(program.data(), bytes.data(), bytes.size());
+                for (const char* call :
+                     {"close", "close_range", "execve", "execveat", "exit_group", "faccessat",
+                      "fcntl", "getrusage", "munmap", "newfstatat", "ppoll", "prctl",
+                      "rt_sigaction", "rt_sigprocmask", "sendmsg", "setsid", "wait4", "write"})
+                    CHECK_MESSAGE(answer_of(program, own, call) == SECCOMP_RET_ALLOW,
+                                  std::string{call});
+                constexpr std::uint64_t flags = CLONE_VM | CLONE_VFORK | CLONE_PIDFD | SIGCHLD;
+                CHECK(answer_of(program, own, "clone", {flags}) == SECCOMP_RET_ALLOW);
+            }
+    // The terminal becomes the controlling one there.
+    CHECK(answer_of(program_of(policy_of(policy_text("default").value())), Abi::x86_64, "ioctl",
+                    {0, TIOCSCTTY, 0}) == SECCOMP_RET_ALLOW);
+    CHECK_FALSE(is_own_program({}));
 }
 
 TEST_CASE("seccomp: circumstances open what they are for, and nothing else")
