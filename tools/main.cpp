@@ -80,8 +80,9 @@ int main(int argc, char** argv)
     std::vector<std::string> words;
     for (int i = 1; i < argc; ++i)
         words.emplace_back(argv[i]);
-    const bool as_bwrap = is_named_bwrap(argv0) || (!words.empty() && words[0].starts_with('-'));
-    const int code = as_bwrap ? nsbox::tool::bwrap_main(argv0, words) : nsbox_main(words);
+    const bool is_bwrap = is_named_bwrap(argv0);
+    const bool as_bwrap = is_bwrap || (!words.empty() && words[0].starts_with('-'));
+    const int code = as_bwrap ? nsbox::tool::bwrap_main(argv0, words, is_bwrap) : nsbox_main(words);
     // Everything was written by write(2); destructors would only cost time.
     ::_exit(code);
 }

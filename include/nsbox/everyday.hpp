@@ -78,4 +78,9 @@ Result<> complete(Spec& spec, const Everyday& wish);
 /// values. Fails as start() would before it makes anything.
 Result<std::string> outline(const Spec& spec);
 
+/// The capabilities that the command of `spec` would have on the host itself, for lack of a user namespace
+/// (see user_namespaces(7)): what a caller who is root gives away with bwrap's defaults. Empty for other
+/// callers, and where the sandbox has a user namespace.
+std::vector<std::string> capabilities_on_host(const Spec& spec);
+
 }  // namespace nsbox

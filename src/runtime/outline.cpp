@@ -5,6 +5,7 @@
 #include "sys/error.hpp"
 
 #include <cstdio>
+#include <unistd.h>
 
 namespace nsbox {
 
@@ -209,6 +210,13 @@ std::string limits(const Spec& spec)
 
 }  // namespace
 
+std::vector<std::string> capabilities_on_host(const Spec& spec)
+{
+    const bool is_on_host =
+        spec.namespaces.user == Own::no && !spec.namespaces.join_user && ::geteuid() == 0;
+    return is_on_host ? capabilities_after(spec.capabilities, true) : std::vector<std::string>{};
+}
+
 Result<std::string> outline(const Spec& spec)
 {
     TRY(runtime::plan(spec, runtime::host_for(spec)));
@@ -219,6 +227,8 @@ Result<std::string> outline(const Spec& spec)
     text += "network    " + network(spec) + "\n";
     for (const Operation& operation : spec.operations)
         text += std::visit(Line{}, operation) + "\n";
+    if (!capabilities_on_host(spec).empty())
+        text += "root       of the host, not of a user namespace\n";
     text += capabilities(spec) + environment(spec);
     constexpr std::size_t instruction = 8;
     for (const std::vector<std::uint8_t>& program : spec.seccomp_programs)

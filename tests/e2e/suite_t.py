@@ -28,7 +28,7 @@ RAW_PYTHON = "import tty, os, sys, termios; tty.setraw(0); "
 def sandbox(ctx, shape, *words, size=(80, 24), **kw):
     """A program on a terminal of a sandbox, on a terminal of this driver."""
     needs(ctx, "--pty")
-    return Terminal(ctx, ctx.nsbox, "--pty", *shape, *words, size=size, **kw)
+    return Terminal(ctx, ctx.bwrap, "--pty", *shape, *words, size=size, **kw)
 
 
 def without_terminal(ctx, shape, *words, options=(), **kw):

@@ -5,6 +5,7 @@ import json
 import os
 
 from harness import case
+from ptykit import Terminal
 
 
 def run(ctx, *words, **kw):
@@ -32,6 +33,27 @@ def core(ctx):
     if not pattern.startswith(("|", "/", "@")):
         ctx.eq(run(ctx, "--rlimit", "core=64M", *crash).rc, 139, "the command dies")
         ctx.eq(len(os.listdir(f"{ctx.dir}/here")), 1, "a core file")
+
+
+@case("WALLS-root", "root without a user namespace is told at a terminal what the command could do to the host, and never "
+      "under the name bwrap", only="root")
+def told(ctx):
+    note = "root on the host itself, with "
+    line = ["--ro-bind", "/", "/", "--", "echo", "done"]
+
+    def shown(*words, name=ctx.nsbox):
+        term = Terminal(ctx, name, *words)
+        term.expect("done")
+        term.proc.wait(20)
+        return str(term)
+
+    ctx.true(note + "all capabilities (hint" in shown(*line), "it is said")
+    ctx.true(note + "CAP_SYS_TIME (hint" in shown("--cap-drop", "ALL", "--cap-add", "CAP_SYS_TIME", *line), "what is left")
+    for words in (["--cap-drop", "ALL"], ["--unshare-user"]):
+        ctx.true(note not in shown(*words, *line), f"{words}: nothing to say")
+    os.symlink(ctx.nsbox, f"{ctx.dir}/bwrap")
+    ctx.true(note not in shown(*line, name=f"{ctx.dir}/bwrap"), "bwrap says nothing")
+    ctx.eq(ctx.ok(ctx.run(ctx.nsbox, *line)).err, "", "nor is it for a pipe")
 
 
 @case("WALLS-rlimit", "--rlimit sets soft and hard limits, for all processes, in both command lines; what is wrong with "
