@@ -127,6 +127,10 @@ def command_lines(place, root):
         Line("as-pid-1", ["--unshare-pid", "--as-pid-1", "--unshare-net", *base], sealed_asks,
              own="mnt net pid" if root else "mnt net pid user",
              expect={**sealed, **user_caps, "pids": "1 0", "lo": "up"}),
+        # Init loads the filter, and the command inherits it.
+        Line("policy", ["--unshare-user", "--unshare-pid", "--cap-drop", "ALL", "--seccomp-policy", "default", *base],
+             sealed_asks, own="mnt pid user",
+             expect={**sealed, **bounded, **inside_init, "self.Seccomp:": "2", "init.Seccomp:": "2", "pids": "2 1"}),
         Line("limits", ["--unshare-pid", "--die-with-parent", "--memory", "64M", "--pids", "20", "--nice", "3", *base],
              sealed_asks, own="mnt pid", only="root",
              expect={**sealed, **user_caps, **inside_init, "pdeathsig": "9", "groups": str(place.hierarchies)}),
