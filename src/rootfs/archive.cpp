@@ -72,9 +72,9 @@ void Progress::show(Clock::time_point now)
 
 // Archives.
 
-Archive::Archive(int fd, std::string called, Progress* progress)
-    : fd_(fd), called_(std::move(called)), progress_(progress), archive_(::archive_read_new()),
-      buffer_(part_size)
+Archive::Archive(int fd, std::string called, Progress* progress, Ending ending)
+    : fd_(fd), called_(std::move(called)), progress_(progress), ending_(ending),
+      archive_(::archive_read_new()), buffer_(part_size)
 {}
 
 Archive::~Archive()
@@ -124,6 +124,19 @@ Result<> Archive::damaged() const
     return refuse(cannot_unpack, called_, "it is damaged or cut off: " + reason);
 }
 
+/// Whether all that is missing is what fills up the last member's block. libarchive says so in
+/// words alone; with others in a later version, such an archive is refused.
+bool Archive::stops_behind_a_member() const
+{
+    const char* const said = ::archive_error_string(archive_);
+    unsigned long wanted = 0;
+    unsigned long got = 1;
+    return said != nullptr && error_ == 0 &&
+           std::sscanf(said, "Truncated input file (needed %lu bytes, only %lu available)", &wanted,
+                       &got) == 2 &&
+           wanted < block && got == 0;
+}
+
 Result<> Archive::open()
 {
     ::archive_read_support_filter_gzip(archive_);
@@ -167,15 +180,18 @@ Result<bool> Archive::next(Entry& entry)
         entry = std::move(unread_);
         return true;
     }
+    if (is_over_)
+        return false;
     const int rc = ::archive_read_next_header(archive_, &entry_);
     if (rc == ARCHIVE_EOF) {
         // Where nothing else would notice that the rest is missing.
-        if (::archive_filter_count(archive_) == 1 && !ends_in_zeros_)
+        if (ending_ == Ending::required && ::archive_filter_count(archive_) == 1 && !ends_in_zeros_)
             return refuse(cannot_unpack, called_, "it is cut off: its end is missing");
         return false;
     }
     if (rc != ARCHIVE_OK && rc != ARCHIVE_WARN) {
-        TRY(damaged());
+        if (ending_ == Ending::required || !stops_behind_a_member())
+            TRY(damaged());
         return false;
     }
     const char* name = ::archive_entry_pathname(entry_);
@@ -249,6 +265,10 @@ Result<> Archive::read(const std::function<Result<>(std::uint64_t, std::string_v
         la_int64_t offset = 0;
         const int rc = ::archive_read_data_block(archive_, &data, &size, &offset);
         if (rc == ARCHIVE_EOF)
+            return {};
+        is_over_ =
+            rc == ARCHIVE_FATAL && ending_ == Ending::may_be_missing && stops_behind_a_member();
+        if (is_over_)
             return {};
         if (rc != ARCHIVE_OK && rc != ARCHIVE_WARN)
             return damaged();

@@ -43,11 +43,16 @@ private:
     Clock::time_point next_;
 };
 
+/// Whether an archive may stop behind its last member, without what fills up the block and the two
+/// blocks of zeros. `umoci insert` writes such layers; where a digest shows that nothing is missing,
+/// that is no damage.
+enum class Ending { required, may_be_missing };
+
 /// Reads a tar archive, compressed or not, from its beginning. libarchive does it.
 class Archive {
 public:
     /// `fd` is borrowed; `called` is for errors. From where its offset is.
-    Archive(int fd, std::string called, Progress* progress);
+    Archive(int fd, std::string called, Progress* progress, Ending ending = Ending::required);
     ~Archive();
     Archive(const Archive&) = delete;
     Archive& operator=(const Archive&) = delete;
@@ -71,17 +76,20 @@ public:
 private:
     static long read_part(struct ::archive*, void* self, const void** data);
     Result<> damaged() const;
+    bool stops_behind_a_member() const;
     void take_times_and_owner(Entry& entry) const;
 
     int fd_;
     std::string called_;
     Progress* progress_;
+    Ending ending_;
     struct ::archive* archive_;
     struct ::archive_entry* entry_ = nullptr;
     std::vector<char> buffer_;
     std::uint64_t taken_ = 0;
     int error_ = 0;
     bool ends_in_zeros_ = false;
+    bool is_over_ = false;  ///< The end is missing, and may be.
     bool is_strange_ = false;
     bool has_lists_ = false;
     std::uint64_t claim_ = 0;

@@ -34,6 +34,18 @@ struct Input {
     Image image;
 };
 
+/// The `dir:` of skopeo and podman: no layout, and as a folder of files nothing that anybody wants.
+bool is_transport_directory(const Fd& folder)
+{
+    constexpr std::string_view start = "Directory Transport Version:";
+    const Fd file{
+        raw::openat(folder.get(), "version", O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK)};
+    char text[start.size()];
+    return file && ::read(file.get(), text, sizeof text) == ssize_t{sizeof text} &&
+           std::string_view{text, sizeof text} == start &&
+           raw::faccessat(folder.get(), "manifest.json", F_OK) == 0;
+}
+
 Result<Input> open_input(const std::string& source)
 {
     Input input;
@@ -54,6 +66,9 @@ Result<Input> open_input(const std::string& source)
         return input;
     }
     if (S_ISDIR(input.status.st_mode)) {
+        if (is_transport_directory(input.fd))
+            return refuse(cannot_import, input.called, "it is an image in the form dir:",
+                          "skopeo copy dir:FOLDER oci:OTHER makes a layout of it");
         const bool is_layout = raw::faccessat(input.fd.get(), "oci-layout", F_OK) == 0;
         input.kind = is_layout ? Job::Kind::layout : Job::Kind::folder;
         // What a layout has changes with its index only.

@@ -170,17 +170,18 @@ private:
     std::map<std::string, std::string> aliases_;
 };
 
-Result<> check_layer(Parts& parts, const Blob& layer, const std::string& diff)
+/// What the layer's digest says of its end, where there is one to compare with.
+Result<Ending> check_layer(Parts& parts, const Blob& layer, const std::string& diff)
 {
     const Fd file = TRY(parts.open(layer.path));
     const std::string plain = "sha256:" + TRY(sha256_of_file(file.get(), layer.path));
     if (layer.digest.empty() ? plain == diff : plain == layer.digest)
-        return {};
+        return Ending::may_be_missing;
     // The name of an older archive's layer may be any; what counts is what it holds.
     if (!diff.empty() && "sha256:" + TRY(sha256_of_content(file.get(), layer.path)) == diff)
-        return {};
+        return Ending::may_be_missing;
     if (layer.digest.empty() && diff.empty())
-        return {};
+        return Ending::required;
     return Parts::wrong_digest(layer.path);
 }
 
@@ -222,9 +223,10 @@ Result<> unpack_image(Work& work, Parts& parts)
     work.outcome.image = std::move(config.image);
     for (std::size_t i = 0; i < image.layers.size(); ++i) {
         const Blob& layer = image.layers[i];
-        TRY(check_layer(parts, layer, has_diffs ? config.diffs[i] : ""));
+        const Ending ending = TRY(check_layer(parts, layer, has_diffs ? config.diffs[i] : ""));
         const Fd file = TRY(parts.open(layer.path));
-        Archive archive{file.get(), work.job.called + ": " + in_quotes(layer.path), nullptr};
+        Archive archive{file.get(), work.job.called + ": " + in_quotes(layer.path), nullptr,
+                        ending};
         TRY(archive.open());
         TRY(work.pipeline.begin_layer());
         TRY(unpack_archive(archive, Whiteouts::hide, work.pipeline, work.budget, work.omissions));

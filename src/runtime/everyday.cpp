@@ -496,6 +496,15 @@ void add_system(const Everyday& wish, std::vector<Operation>& base)
         base.emplace_back(Bind{wish.work_directory, home, Access::read_write});
 }
 
+/// Builders write the name down and leave it to whoever runs the image to make the folder. It comes
+/// before what the caller shows, which nothing of an image is to write to.
+void add_image_directory(const Spec& spec, const Image& image, std::vector<Operation>& base)
+{
+    if (!spec.directory && image.working_directory.starts_with('/') &&
+        image.working_directory != "/")
+        base.emplace_back(Directory{image.working_directory});
+}
+
 void set_environment(Spec& spec, const Image& image)
 {
     using Kind = EnvironmentEdit::Kind;
@@ -573,6 +582,7 @@ Result<> complete(Spec& spec, const Everyday& wish)
     add_hosts(spec, base);
     add_system(wish, base);
     add_names(spec, base);
+    add_image_directory(spec, wish.image, base);
     if (!has_hostname(spec))
         base.emplace_back(Hostname{"sandbox"});
     base.insert(base.end(), spec.operations.begin(), spec.operations.end());

@@ -677,6 +677,72 @@ def images_variables(ctx):
     ctx.true("secret" not in result.err, "without the values")
 
 
+@case("R-images R-hostile", "a layer may stop behind its last member where a digest says that it is whole; a layer and an "
+      "archive that nothing vouches for may not")
+def images_endless(ctx):
+    store = Store(ctx)
+    whole = tar_bytes([folder("d"), member("d/file", data=b"content")])
+    # Two folders' worth of headers and seven bytes: neither the block is filled up nor is there an end.
+    short = whole[:512 + 512 + 7]
+    image = Image([[member("low", data=b"low")], []])
+    for plain, compress in ((short, False), (short, True), (whole[:512 + 512 + 512], False), (whole[:512], False)):
+        packed = (subprocess.run(["gzip", "-c"], input=plain, stdout=subprocess.PIPE, check=True).stdout
+                  if compress else plain)
+        image.layers[1] = packed
+        config = json.loads(image.config)
+        config["rootfs"]["diff_ids"][1] = "sha256:" + sha(plain)
+        image.config = json.dumps(config).encode()
+        files = layout_files(index(image.describe()), image)
+        wanted = ["d", "d/file", "low"] if len(plain) > 512 else ["d", "low"]
+        for path in (file_archive(ctx, "image", files), file_archive(ctx, "docker", docker_files(("n:t", image)))):
+            digest = store.add(path)
+            ctx.eq(sorted(store.paths(digest)), wanted, f"{len(plain)} bytes")
+            ctx.ok(store.run("verify", digest), out="")
+        if len(plain) > 512:
+            ctx.eq(store.read(digest, "d/file"), b"content", "the file")
+    # Cut off within the data or a header it is damaged, digest or not.
+    for plain in (whole[:512 + 512 + 3], whole[:512 + 100]):
+        image.layers[1] = plain
+        store.refuses(file_archive(ctx, "image", layout_files(index(image.describe()), image)), "damaged or cut off")
+    store.refuses(ctx.write("plain.tar", short), "cut off")
+    config["rootfs"]["diff_ids"] = []
+    image.layers[1], image.config = short, json.dumps(config).encode()
+    store.refuses(file_archive(ctx, "docker", docker_files(("n:t", image))), "cut off")
+    image.layers[1] = whole
+    store.add(file_archive(ctx, "docker", docker_files(("n:t", image))))
+
+
+@case("R-images", "an image's working directory that no layer has is made in the sandbox, and in the root it is not; "
+      "another that is missing is an error")
+def images_directory(ctx):
+    store = Store(ctx)
+    with open("/bin/busybox", "rb") as f:
+        shell = member("bin/sh", data=f.read(), mode=0o755)
+    image = Image([[folder("bin"), shell, folder("real"), link("link", "/real")]],
+                  config={"Cmd": ["/bin/sh", "-c", "pwd"], "WorkingDir": "/srv/made"})
+    digest = store.add(file_archive(ctx, "image", docker_files(("n:t", image))))
+    env = dict(os.environ, NSBOX_STORE=store.path)
+
+    def run(*words, **kw):
+        return ctx.run(ctx.nsbox, "run", "--rootfs", digest, *words, env=env, **kw)
+
+    for words in ((), ("--overlay",), ("--tmpfs", "/srv/made"), ("--ro", f"{ctx.mkdir('own')}:/srv/made")):
+        ctx.ok(run(*words), out="/srv/made")
+    ctx.ok(run("--cwd", "/real"), out="/real")
+    ctx.fails(run("--cwd", "/srv/made"), err="chdir to /srv/made: No such file")
+    ctx.ok(store.run("verify", digest), out="")
+    ctx.true("srv" not in store.paths(digest), "the root is as it was")
+    # A link of the image's leads to a folder of the sandbox, never of the caller's.
+    image = Image([[folder("bin"), shell, link("shown", "/home/sandbox")]],
+                  config={"Cmd": ["/bin/sh", "-c", "pwd"], "WorkingDir": "/mnt/here"})
+    bad = store.add(file_archive(ctx, "image", docker_files(("n:t", image))))
+    shown = ctx.mkdir("shown")
+    ctx.ok(ctx.run(ctx.nsbox, "run", "--rootfs", bad, "--rw", f"{shown}:/mnt", "--cwd", "/mnt", env=env), out="/mnt")
+    ctx.fails(ctx.run(ctx.nsbox, "run", "--rootfs", bad, "--rw", f"{shown}:/mnt", env=env),
+              err="chdir to /mnt/here: No such file")
+    ctx.eq(os.listdir(shown), [], "the caller's folder")
+
+
 @case("R-images R-hostile", "a layer that was changed is refused, and whiteouts reach nothing "
       "outside or behind a link")
 def images_hostile(ctx):

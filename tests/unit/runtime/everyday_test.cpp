@@ -143,6 +143,30 @@ TEST_CASE("everyday: a root is the lower layer of an overlay, whose users stay")
     CHECK(std::get<RemountReadOnly>(spec.operations.back()).destination == "/");
 }
 
+TEST_CASE("everyday: an image's working directory is made, and another one is not")
+{
+    const Folder root;
+    root.write("etc/passwd", "root:x:0:0::/root:/bin/sh\n");
+    Everyday wish;
+    wish.root = root.path();
+    CHECK(all<Directory>(completed(wish)).empty());
+    wish.image.working_directory = "/srv/work";
+    const Spec spec = completed(wish);
+    const std::vector<Directory> made = all<Directory>(spec);
+    REQUIRE(made.size() == 1);
+    CHECK(made[0].destination == "/srv/work");
+    CHECK(spec.directory == "/srv/work");
+    Spec own;
+    own.directory = "/elsewhere";
+    const Spec chosen = completed(wish, own);
+    CHECK(all<Directory>(chosen).empty());
+    CHECK(chosen.directory == "/elsewhere");
+    for (const char* name : {"/", "relative"}) {
+        wish.image.working_directory = name;
+        CHECK(all<Directory>(completed(wish)).empty());
+    }
+}
+
 TEST_CASE("everyday: links of a root mean what they mean inside")
 {
     const Folder root;
