@@ -90,9 +90,9 @@ namespace {
 // unwritable while the files in them are not, so access(2) is not asked.
 constexpr const char* proc_read_only[] = {"sys",  "sysrq-trigger", "irq",  "bus",   "fs",
                                           "acpi", "scsi",          "mtrr", "asound"};
-constexpr const char* proc_masked[] = {"kcore",      "keys",        "timer_list",
-                                       "kmsg",       "sched_debug", "latency_stats",
-                                       "kpagecount", "kpageflags",  "kpagecgroup"};
+constexpr const char* proc_masked[] = {
+    "kcore",      "keys",       "timer_list",  "kmsg",     "sched_debug", "latency_stats",
+    "kpagecount", "kpageflags", "kpagecgroup", "slabinfo", "vmallocinfo", "pagetypeinfo"};
 
 /// Our own verified null device: a rootfs is never asked for one.
 Fd open_null() noexcept
