@@ -117,6 +117,8 @@ bool BwrapParser::finish()
     else if (user_try_)
         spec_.namespaces.user = Own::if_possible;
     spec_.namespaces.net = net_ ? Own::yes : Own::no;
+    spec_.landlock = request_.landlock.value_or(Landlock::off);
+    spec_.mounts_inside = request_.allow_user_namespaces;
     const auto complete = [this](auto& network) {
         if (!network)
             return;
@@ -303,6 +305,9 @@ BwrapParser::Outcome BwrapParser::run_option(const OptionInfo& option, const Wor
     case Opt::nice:
     case Opt::tmpfs_size:
     case Opt::proc_fallback:
+    case Opt::landlock:
+    case Opt::tcp_connect:
+    case Opt::tcp_bind:
     case Opt::cap_add:
     case Opt::cap_drop:
     case Opt::exec_label:
@@ -1068,6 +1073,30 @@ bool BwrapParser::set_proc_fallback(const std::string& text)
     return true;
 }
 
+bool BwrapParser::set_landlock(const std::string& text)
+{
+    if (text == "auto")
+        request_.landlock = Landlock::automatic;
+    else if (text == "off")
+        request_.landlock = Landlock::off;
+    else if (text == "only")
+        request_.landlock = Landlock::only;
+    else
+        return fail("--landlock takes auto, off or only, not '" + text + "'");
+    return true;
+}
+
+bool BwrapParser::add_tcp_ports(const OptionInfo& option, const std::string& text,
+                                std::optional<std::vector<Ports>>& ports)
+{
+    if (!ports)
+        ports.emplace();
+    if (text == "none")
+        return true;
+    const std::optional<std::string> wrong = parse_tcp_ports(text, *ports);
+    return !wrong || fail(std::string{option.name} + " " + text + ": " + *wrong);
+}
+
 bool BwrapParser::edit_capability(const std::string& text, bool add)
 {
     using Kind = CapabilityEdit::Kind;
@@ -1118,6 +1147,12 @@ bool BwrapParser::apply_security(const OptionInfo& option, const Words& a)
         return request_.allow_tracing = true;
     case Opt::proc_fallback:
         return set_proc_fallback(a[0]);
+    case Opt::landlock:
+        return set_landlock(a[0]);
+    case Opt::tcp_connect:
+        return add_tcp_ports(option, a[0], spec_.tcp_connect);
+    case Opt::tcp_bind:
+        return add_tcp_ports(option, a[0], spec_.tcp_bind);
     case Opt::rlimit:
         return add_resource_limit(a[0]);
     case Opt::memory:

@@ -27,7 +27,9 @@ struct Request {
     std::vector<std::string> policies;  ///< Of system calls; "none" among them too.
     bool allow_user_namespaces = false;
     bool allow_tracing = false;
-    std::vector<int> held;  ///< Descriptors to be kept open until the end, for their locks.
+    std::optional<Landlock> landlock;
+    bool can_fall_back = false;  ///< There is an option for hosts that forbid namespaces.
+    std::vector<int> held;       ///< Descriptors to be kept open until the end, for their locks.
 };
 
 /// Parses bwrap's command line, options taking effect one after the other, with warnings as they
@@ -79,6 +81,9 @@ private:
     bool add_seccomp(const std::string& text);
     bool add_policies();
     bool set_proc_fallback(const std::string& text);
+    bool set_landlock(const std::string& text);
+    bool add_tcp_ports(const OptionInfo& option, const std::string& text,
+                       std::optional<std::vector<Ports>>& ports);
     bool add_resource_limit(const std::string& text);
     bool set_size(const OptionInfo& option, const std::string& text,
                   std::optional<std::uint64_t>& size);

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <fcntl.h>
 #include <memory>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace nsbox::tool {
@@ -47,6 +48,26 @@ std::optional<std::string> read_file(const std::string& path)
     ::close(fd);
     errno = error;
     return text;
+}
+
+bool write_file(const std::string& path, const std::string& text, unsigned mode)
+{
+    const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+    if (fd < 0)
+        return false;
+    std::size_t done = 0;
+    while (done < text.size()) {
+        const ssize_t put = ::write(fd, text.data() + done, text.size() - done);
+        if (put < 0 && errno != EINTR)
+            break;
+        done += put > 0 ? static_cast<std::size_t>(put) : 0;
+    }
+    const int error = errno;
+    // The caller's umask may have taken away something.
+    const bool is_good = done == text.size() && ::fchmod(fd, mode) == 0;
+    ::close(fd);
+    errno = is_good ? 0 : error;
+    return is_good;
 }
 
 std::string working_directory()

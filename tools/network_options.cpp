@@ -290,6 +290,23 @@ std::string say_port(const PublishedPort& port)
                                                          : place_of(port) + " leads to " + inside;
 }
 
+std::optional<std::string> parse_tcp_ports(const std::string& text, std::vector<Ports>& ports)
+{
+    for (const std::string& word : split(text, ',')) {
+        const std::size_t dash = word.find('-');
+        Ports range;
+        const bool is_range = dash != std::string::npos;
+        const bool is_good = to_number(word.substr(0, dash), range.first) &&
+                             to_number(is_range ? word.substr(dash + 1) : word, range.last) &&
+                             range.first <= range.last;
+        if (!is_good)
+            return "it takes none, or ports from 0 to 65535 as in 443,8000-8010, not \"" + word +
+                   "\"";
+        ports.push_back(range);
+    }
+    return std::nullopt;
+}
+
 std::optional<std::string> parse_ports(const std::string& text, std::vector<Ports>& ports)
 {
     if (text == "all") {

@@ -34,6 +34,9 @@ std::optional<std::string> parse_host_socket(const std::string& text, PublishedP
 /// A port that leads into a sandbox, as a person reads it.
 std::string say_port(const PublishedPort& port);
 
+/// Ports and ranges behind commas, 0 among them; what is wrong is said without the option's name.
+std::optional<std::string> parse_tcp_ports(const std::string& text, std::vector<Ports>& ports);
+
 /// "all", or ports and ranges behind commas: "8080,9000-9010".
 std::optional<std::string> parse_ports(const std::string& text, std::vector<Ports>& ports);
 

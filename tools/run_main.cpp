@@ -7,6 +7,7 @@
 #include "run_root.hpp"
 #include "signals.hpp"
 #include "window.hpp"
+#include "work_folder.hpp"
 
 #include "nsbox/everyday.hpp"
 #include "nsbox/nsbox.hpp"
@@ -77,9 +78,14 @@ std::string place_script(RunRequest& run)
     const std::string name = from_input ? "script" : run.script->substr(run.script->rfind('/') + 1);
     Spec& spec = run.request.spec;
     constexpr unsigned mode = 0755;
-    spec.operations.emplace_back(Text{*text, script_folder + name, mode});
+    const bool is_only = run.base.landlock == Landlock::only;
+    const std::string place = (is_only ? run.temporary + "/" : script_folder) + name;
+    if (!is_only)
+        spec.operations.emplace_back(Text{*text, place, mode});
+    else if (!run.dry_run && !write_file(place, *text, mode))
+        return "Can't write the script " + place + ": " + ::strerrordesc_np(errno);
     Words command = *interpreter;
-    command.push_back(script_folder + name);
+    command.push_back(place);
     command.insert(command.end(), spec.command.begin(), spec.command.end());
     spec.command = std::move(command);
     return {};
@@ -108,6 +114,46 @@ void choose_directory(RunRequest& run)
     for (const std::string& shown : run.shown)
         if (here == shown || here.starts_with(shown + "/"))
             spec.directory = here;
+}
+
+/// Where there can be no namespaces, and the caller has said that then they may be missing.
+void fall_back(RunRequest& run, const Messages& messages)
+{
+    run.request.can_fall_back = !run.falls_back;
+    if (!run.falls_back || run.base.landlock == Landlock::only)
+        return;
+    const std::optional<std::string> reason = namespaces_refused();
+    if (!reason)
+        return;
+    messages.note("this host forbids user namespaces (" + *reason +
+                  "); running under Landlock only");
+    run.base.landlock = Landlock::only;
+}
+
+/// What stands in for the private file systems where there are none.
+std::string prepare_folder(RunRequest& run, std::optional<WorkFolder>& folder)
+{
+    if (run.base.landlock != Landlock::only)
+        return {};
+    run.temporary = "/tmp/nsbox-XXXXXX";
+    if (!run.dry_run) {
+        std::optional<WorkFolder> made = WorkFolder::make();
+        if (!made)
+            return std::string{"Can't make a folder to work in: "} + ::strerrordesc_np(errno) +
+                   " (hint: it is made below $TMPDIR, or /tmp)";
+        folder.emplace(std::move(*made));
+        run.temporary = folder->path();
+        run.request.held.push_back(folder->descriptor());
+    }
+    if (run.base.work_directory.empty()) {
+        run.base.work_directory = run.temporary;
+        return {};
+    }
+    Spec& spec = run.request.spec;
+    spec.operations.emplace_back(Bind{run.temporary, run.temporary, Access::read_write});
+    spec.environment.insert(spec.environment.begin(),
+                            {EnvironmentEdit::Kind::set, "TMPDIR", run.temporary});
+    return {};
 }
 
 void choose_terminal(RunRequest& run)
@@ -152,8 +198,15 @@ int run_main(const Words& words)
         write_out(STDOUT_FILENO, run_help());
         return 0;
     }
+    fall_back(*run, messages);
+    if (run->base.landlock == Landlock::only && run->rootfs)
+        return give_up(messages, "Can't have with --landlock only --rootfs: it takes mounts, and "
+                                 "there are none");
     if (const Result<> opened = open_root(*run); !opened)
         return give_up(messages, opened.error().message());
+    std::optional<WorkFolder> folder;
+    if (const std::string wrong = prepare_folder(*run, folder); !wrong.empty())
+        return give_up(messages, wrong);
     if (const std::string wrong = choose_command(*run); !wrong.empty())
         return give_up(messages, wrong);
     choose_directory(*run);

@@ -34,6 +34,7 @@ enum class RunOpt {
     interpreter,
     root,
     no_pty,
+    fallback,
     keep_fd,
     verbose,
     dry_run,
@@ -64,6 +65,7 @@ constexpr RunOption table[] = {
     {RunOpt::interpreter, "--interpreter", Takes::value, "PROGRAM", "What runs it (its first line says so, or its name)"},
     {RunOpt::root, "--root", Takes::nothing, "", "Be uid 0 with what installing packages takes, over the\nsandbox's own ids"},
     {RunOpt::no_pty, "--no-pty", Takes::nothing, "", "No terminal of the sandbox's own, though yours is one"},
+    {RunOpt::fallback, "--fallback", Takes::value, "landlock", "Where the host forbids namespaces, run under Landlock\nonly, as with --landlock only, and say so"},
     {RunOpt::keep_fd, "--keep-fd", Takes::value, "N", "Leave the descriptor N open for the command"},
     {RunOpt::verbose, "--verbose", Takes::nothing, "", "Say what is used, on standard error"},
     {RunOpt::dry_run, "--dry-run", Takes::nothing, "", "Print what would be done, and do nothing"},
@@ -127,6 +129,9 @@ bool is_shared(Opt opt)
     case Opt::nice:
     case Opt::tmpfs_size:
     case Opt::proc_fallback:
+    case Opt::landlock:
+    case Opt::tcp_connect:
+    case Opt::tcp_bind:
     case Opt::block_fd:
     case Opt::info_fd:
     case Opt::json_status_fd:
@@ -202,6 +207,7 @@ public:
             request_.base.policies = std::move(request.policies);
         request_.base.allow_user_namespaces = request.allow_user_namespaces;
         request_.base.allow_tracing = request.allow_tracing;
+        request_.base.landlock = request.landlock.value_or(Landlock::automatic);
         request.distinct_status = true;
         request.forward_signals = true;
         if (request.terminal)
@@ -308,6 +314,10 @@ private:
         case RunOpt::no_pty:
             request_.terminal = false;
             return true;
+        case RunOpt::fallback:
+            if (*value != "landlock")
+                return fail("--fallback takes landlock, not '" + *value + "'");
+            return request_.falls_back = true;
         case RunOpt::keep_fd:
             return keep_descriptor(*value);
         case RunOpt::verbose:

@@ -21,9 +21,11 @@ struct RunRequest {
     std::optional<std::string> interpreter;  ///< For the script.
     std::optional<bool> terminal;            ///< Whether the command has one of its own.
     bool as_root = false;
+    bool falls_back = false;  ///< To Landlock::only, where there can be no namespaces.
     bool verbose = false;
     bool dry_run = false;
     bool help = false;
+    std::string temporary;  ///< With Landlock::only: a private folder.
     /// Folders that --ro and --rw show where they are: (path, as the caller sees it).
     std::vector<std::string> shown;
 };

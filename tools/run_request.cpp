@@ -187,6 +187,10 @@ int start_and_wait(const Request& request, const Watch& watch, const Messages& m
     static Result<Sandbox> sandbox = Sandbox::start(request.spec, watch);
     if (!sandbox) {
         messages.error(sandbox.error().message());
+        if (request.can_fall_back && sandbox.error().phase == Phase::set_up && namespaces_refused())
+            messages.note(
+                "where a host forbids namespaces, --fallback landlock does with less: see "
+                "nsbox-run(1)");
         return failure_code(request, sandbox.error());
     }
     for (const std::string& text : sandbox->notes())

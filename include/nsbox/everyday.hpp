@@ -42,6 +42,10 @@ struct Everyday {
     bool allow_user_namespaces = false;  ///< The policies' circumstance "userns".
     bool allow_tracing = false;          ///< The policies' circumstance "tracing".
 
+    /// With Landlock::only there are no namespaces and mounts: programs are the host's, `work_directory` has to
+    /// be there, and is the home and $TMPDIR; what takes a mount or another root is refused.
+    Landlock landlock = Landlock::automatic;
+
     /// Nothing is made on the host, not even the folders of an overlay: to see what would be done.
     bool make_nothing = false;
 

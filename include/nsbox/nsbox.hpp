@@ -5,6 +5,8 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include <sys/types.h>
@@ -137,5 +139,9 @@ private:
     explicit Sandbox(std::unique_ptr<State> state) noexcept;
     std::unique_ptr<State> state_;
 };
+
+/// Why this host does not let the caller have the namespaces and mounts that sandboxes are made of, found out by
+/// trying; nothing where it does. See Landlock::only for what is to be had then.
+std::optional<std::string> namespaces_refused();
 
 }  // namespace nsbox

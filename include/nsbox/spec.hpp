@@ -351,6 +351,25 @@ struct ResourceLimit {
     std::uint64_t hard = 0;
 };
 
+/// What Landlock (landlock(7)) adds: rules that the kernel keeps to beside mounts and namespaces, and that no
+/// process in the sandbox can lift. See doc/landlock.md.
+enum class Landlock {
+    off,
+    /// A second wall behind the mounts: files can be opened as the mounts say, and nothing outside of the
+    /// sandbox, by whatever descriptor. Signals and abstract unix sockets (unix(7)) reach processes of the
+    /// sandbox alone; further commands in a sandbox with a name count as another one where no namespace
+    /// keeps these apart. As far as the kernel goes: ABI 2 (Linux 5.19) is the least; ABI 3 (6.2) has
+    /// truncate(2), 5 (6.10) ioctl(2) of devices, 6 (6.12) signals and sockets. Nothing without that,
+    /// and where the command may mount: with CAP_SYS_ADMIN, or Spec::mounts_inside.
+    automatic,
+    /// Landlock in place of namespaces and mounts, for hosts that forbid these: the command sees the host's
+    /// own root. What the operations name, which are Binds of paths to themselves, it can read or
+    /// write; with Namespaces::net it has no sockets but pairs, else those for the internet. No other
+    /// namespace, no id, no capability can be asked for. Sandbox::notes() tell what is not kept in. ABI 1
+    /// (Linux 5.13) is the least.
+    only,
+};
+
 /// What a sandbox is to be. A plain value: copying it copies the wish, nothing else.
 struct Spec {
     Namespaces namespaces;
@@ -424,6 +443,16 @@ struct Spec {
     std::optional<std::string> file_label;
 
     ProcFallback proc_fallback = ProcFallback::fail;
+
+    Landlock landlock = Landlock::off;
+    /// The command makes mounts of its own, as sandboxes in the sandbox do, which the kernel refuses under
+    /// Landlock.
+    bool mounts_inside = false;
+    /// If set, TCP connections can be made to these ports alone, by Landlock: ABI 4 (Linux 6.7). With either
+    /// there is no MPTCP, SMC and TCP Fast Open, and no io_uring(7), which lead around it.
+    std::optional<std::vector<Ports>> tcp_connect;
+    /// The same for bind(2); the port 0 is one that the kernel chooses.
+    std::optional<std::vector<Ports>> tcp_bind;
 
     bool tolerate_failed_submounts = false;  ///< Go on where a mount below a bind cannot be
                                              ///< restricted (classic mount calls only).

@@ -86,6 +86,34 @@ struct SetCapabilities {
     bool ambient;
 };
 
+/// A file or folder, with all below it, and what may be done there: LandlockAccess.
+struct LandlockPath {
+    const char* path;
+    std::uint64_t access;
+    bool may_be_missing;  ///< Or be out of reach.
+};
+
+/// TCP ports, both ends included.
+struct LandlockPorts {
+    std::uint16_t first;
+    std::uint16_t last;
+    std::uint64_t access;
+};
+
+/// Makes a ruleset of landlock(7) for the command, with what is there now. What is open as one of `fds`, as a
+/// standard descriptor or for the command, and is no folder, can be opened again through /proc.
+struct MakeRuleset {
+    std::uint64_t files;  ///< What is denied unless a rule allows it...
+    std::uint64_t ports;
+    std::uint64_t scoped;
+    const LandlockPath* paths;
+    std::size_t path_count;
+    const LandlockPorts* port_ranges;
+    std::size_t range_count;
+    const int* fds;
+    std::size_t fd_count;
+};
+
 int run(const DropBounding& step, sys::ChildState& state) noexcept;
 int run(const WriteIdMaps& step, sys::ChildState& state) noexcept;
 int run(const WriteIdMapsBelow& step, sys::ChildState& state) noexcept;
@@ -99,5 +127,6 @@ int run(const NewUserNamespace& step, sys::ChildState& state) noexcept;
 int run(const NewMappedUserNamespace& step, sys::ChildState& state) noexcept;
 int run(const RefuseUserNamespaces& step, sys::ChildState& state) noexcept;
 int run(const SetCapabilities& step, sys::ChildState& state) noexcept;
+int run(const MakeRuleset& step, sys::ChildState& state) noexcept;
 
 }  // namespace nsbox::ns

@@ -114,7 +114,11 @@ void settle_parent_death(const ChildProgram& program) noexcept
                 rc = raw::fcntl(state.proc, F_SETFD, 0);
         }
     }
-    for (const int fd : {program.init_supervisor, program.init_group, program.init_lifeline})
+    const std::int32_t ruleset = state.ruleset;
+    if (rc >= 0)
+        rc = amend(offsetof(PacketHeader, ruleset), &ruleset);
+    for (const int fd :
+         {program.init_supervisor, program.init_group, program.init_lifeline, state.ruleset})
         if (rc >= 0 && fd >= 0)
             rc = raw::fcntl(fd, F_SETFD, 0);
     if (rc >= 0)
@@ -133,10 +137,13 @@ void settle_parent_death(const ChildProgram& program) noexcept
 
 [[noreturn]] void become_command(const ChildProgram& program, const ChildState& state) noexcept
 {
-    const Command& command = program.command;
+    Command command = program.command;
+    command.ruleset = state.ruleset;
     command.envp[program.pwd_slot] = program.pwd[state.pwd_choice];
     if (const int rc = prepare_command(command); rc < 0)
         give_up(program.channel, Tell::late_failed, rc, starting);
+    if (const int rc = enter_landlock(command); rc < 0)
+        give_up(program.channel, Tell::landlock_failed, rc, starting);
     const int first = choose_candidate(command);
     if (first < 0)
         give_up(program.channel, Tell::exec_failed, first);

@@ -26,6 +26,7 @@ struct Command {
     bool die_with_parent;
     bool terminal;  ///< A session of its own, whose controlling terminal is standard input.
     int program;    ///< An open file to execute in place of a path, or -1.
+    int ruleset;    ///< Of landlock(7), or -1.
 };
 
 /// The kinds of what a sandbox process tells its supervisor; one SOCK_SEQPACKET message each.
@@ -45,6 +46,7 @@ enum class Tell : std::uint32_t {
     replaced,       ///< The step made something else, as it was allowed to; step: its number.
     maps,           ///< The id maps are to be written now.
     terminal,       ///< The master of the sandbox's terminal comes along.
+    landlock_failed,  ///< Landlock could not be put in force; value: errno.
 };
 
 struct Message {
@@ -73,6 +75,9 @@ int choose_candidate(const Command& command) noexcept;
 /// The last steps before exec that need no filter to be absent: signals, parent death, ambient
 /// capabilities. 0 or -errno.
 int prepare_command(const Command& command) noexcept;
+
+/// Puts the command's ruleset in force for this thread, for good; 0 or -errno.
+int enter_landlock(const Command& command) noexcept;
 
 /// Loads the filters in order; 0 or -errno. Only prctl is used, so that a filter may deny all
 /// other calls to the next one.

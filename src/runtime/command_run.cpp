@@ -66,6 +66,13 @@ int prepare_command(const Command& command) noexcept
     return raw::sigprocmask(SIG_SETMASK, &none, nullptr);
 }
 
+int enter_landlock(const Command& command) noexcept
+{
+    if (command.ruleset < 0)
+        return 0;
+    return static_cast<int>(raw::call(SYS_landlock_restrict_self, command.ruleset, 0));
+}
+
 int load_filters(const Command& command) noexcept
 {
     for (std::size_t i = 0; i < command.filter_count; ++i) {

@@ -276,6 +276,12 @@ struct Teller {
                 {},
                 {}};
     }
+    Words operator()(const ns::MakeRuleset&) const
+    {
+        if (site == Site::source)
+            return {"Can't open for a rule of Landlock", detail, {}, {}};
+        return {"Can't make the rules of Landlock", detail, {}, {}};
+    }
     Words operator()(const OfferNetwork&) const
     {
         return {"Can't hand over the network namespace", {}, {}, {}};
@@ -696,6 +702,13 @@ Error describe_failure(const Plan& plan, const Message& message, const std::stri
                 {},
                 "the program may be invalid, or the kernel is built without CONFIG_SECCOMP_FILTER"};
         return {err, "prctl(PR_SET_SECCOMP)", {}, {}, {}};
+    case Tell::landlock_failed:
+        return {err,
+                "Can't put the rules of Landlock in force",
+                {},
+                {},
+                err == E2BIG ? "the kernel takes 16 layers of rules, those of the caller among them"
+                             : ""};
     default:
         break;
     }

@@ -3,6 +3,7 @@
 #include "ns/terminal_filter.hpp"
 #include "runtime/environment.hpp"
 #include "runtime/group.hpp"
+#include "runtime/plan_landlock.hpp"
 #include "sys/host.hpp"
 #include "sys/raw.hpp"
 
@@ -191,6 +192,20 @@ void add_confinement(const Recipe& recipe, const std::string& process, Plan& pla
             plan.filters.insert(plan.filters.begin(), refusal);
 }
 
+/// The same rules; what they are about is looked for again.
+void add_landlock(const Recipe& recipe, Plan& plan)
+{
+    if (!recipe.landlock)
+        return;
+    const LandlockRules& rules = *recipe.landlock;
+    for (const LandlockRules::Path& path : rules.paths)
+        plan.landlock_paths.push_back({plan.keep(path.path), path.access, path.may_be_missing});
+    for (const LandlockRules::Ports& range : rules.port_ranges)
+        plan.landlock_ports.push_back({static_cast<std::uint16_t>(range.first),
+                                       static_cast<std::uint16_t>(range.last), range.access});
+    add_ruleset({rules.files, rules.ports, rules.scoped}, plan);
+}
+
 /// The lists of processes of the groups that hold the sandbox to its limits.
 Result<std::vector<Fd>> open_entrances(const Recipe& recipe)
 {
@@ -292,6 +307,7 @@ Result<Running> enter(const Fd& child, const Recipe& recipe, const Entry& entry,
     add_command(recipe, entry, plan);
     if (entry.terminal)
         plan.steps.emplace_back(TakeTerminal{entry.terminal->rows, entry.terminal->columns, -1});
+    add_landlock(recipe, plan);
     return launch(plan, watch);
 }
 

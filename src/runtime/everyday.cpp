@@ -505,14 +505,14 @@ void add_image_directory(const Spec& spec, const Image& image, std::vector<Opera
         base.emplace_back(Directory{image.working_directory});
 }
 
-void set_environment(Spec& spec, const Image& image)
+void set_environment(Spec& spec, const Image& image, const char* where)
 {
     using Kind = EnvironmentEdit::Kind;
     const char* const terminal = std::getenv("TERM");
     std::vector<EnvironmentEdit> edits{
         {Kind::clear, {}, {}},
         {Kind::set, "PATH", usual_path},
-        {Kind::set, "HOME", home},
+        {Kind::set, "HOME", where},
         {Kind::set, "USER", user_name},
         {Kind::set, "LOGNAME", user_name},
         {Kind::set, "LANG", "C.UTF-8"},
@@ -526,13 +526,17 @@ void set_environment(Spec& spec, const Image& image)
     spec.environment = std::move(edits);
 }
 
-void set_walls(Spec& spec)
+void set_namespaces(Spec& spec)
 {
     Namespaces& ns = spec.namespaces;
     if (!ns.join_user)
         ns.user = Own::yes;
     ns.pid = ns.ipc = ns.uts = Own::yes;
     ns.cgroup = Own::if_possible;
+}
+
+void set_walls(Spec& spec)
+{
     spec.capabilities.insert(spec.capabilities.begin(),
                              CapabilityEdit{CapabilityEdit::Kind::drop_all, 0});
     if (!spec.kept)
@@ -550,6 +554,70 @@ void set_walls(Spec& spec)
     spec.end_with_command = true;
 }
 
+/// With Landlock::only: what of the host the command can use, where it is.
+void add_host_paths(const Spec& spec, const Everyday& wish, std::vector<Operation>& base)
+{
+    const auto show = [&](const std::string& path, Access access, Devices devices) {
+        base.emplace_back(Bind{path, path, access, devices, IfMissing::skip});
+    };
+    const auto show_to_read = [&](const std::string& path) {
+        show(path, Access::read_only, Devices::refused);
+    };
+    show_to_read("/usr");
+    struct stat status;
+    for (const char* part : parts_of_usr) {
+        const std::string path = std::string{"/"} + part;
+        if (::lstat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode))
+            show_to_read(path);
+    }
+    for (const char* store : {"/nix/store", "/gnu/store"})
+        show_to_read(store);
+    for (const char* part : parts_of_etc) {
+        const std::string path = std::string{"/etc/"} + part;
+        if (exists(path))
+            show_to_read(path);
+    }
+    if (shares_network(spec))
+        for (const char* file : {"/etc/resolv.conf", hosts_file})
+            show_to_read(file);
+    show_to_read("/proc");
+    for (const char* device : {"null", "zero", "full", "random", "urandom", "tty"})
+        show(std::string{"/dev/"} + device, Access::read_write, Devices::allowed);
+    base.emplace_back(Bind{wish.work_directory, wish.work_directory, Access::read_write});
+}
+
+Result<> complete_without_namespaces(Spec& spec, const Everyday& wish)
+{
+    constexpr Literal cannot{"Can't have with --landlock only"};
+    constexpr const char* why = "it takes namespaces or mounts, and there are none";
+    if (!wish.root.empty())
+        return refuse(cannot, "--rootfs", why);
+    if (wish.changes != Everyday::Changes::refused)
+        return refuse(cannot, "--overlay", why);
+    if (wish.as_root)
+        return refuse(cannot, "--root", why);
+    if (wish.work_directory.empty())
+        return refuse("Can't run under Landlock only", {}, "there is no folder to work in",
+                      "set Everyday::work_directory");
+    std::vector<Operation> base;
+    add_host_paths(spec, wish, base);
+    base.insert(base.end(), spec.operations.begin(), spec.operations.end());
+    spec.operations = std::move(base);
+    set_environment(spec, wish.image, wish.work_directory.c_str());
+    // Behind "none of the caller's", and before what the caller sets.
+    spec.environment.insert(spec.environment.begin() + 1,
+                            {EnvironmentEdit::Kind::set, "TMPDIR", wish.work_directory});
+    Namespaces& ns = spec.namespaces;
+    ns.user = ns.pid = ns.ipc = ns.uts = ns.cgroup = Own::no;
+    set_walls(spec);
+    spec.landlock = wish.landlock;
+    spec.mounts_inside = wish.allow_user_namespaces;
+    TRY(add_policies(spec, wish));
+    if (!spec.directory)
+        spec.directory = wish.work_directory;
+    return {};
+}
+
 }  // namespace
 
 void Everyday::use(const Rootfs& rootfs)
@@ -562,6 +630,8 @@ void Everyday::use(const Rootfs& rootfs)
 
 Result<> complete(Spec& spec, const Everyday& wish)
 {
+    if (wish.landlock == Landlock::only)
+        return complete_without_namespaces(spec, wish);
     std::vector<Operation> base;
     Accounts accounts;
     if (wish.root.empty()) {
@@ -589,8 +659,11 @@ Result<> complete(Spec& spec, const Everyday& wish)
     if (wish.changes == Everyday::Changes::refused)
         base.emplace_back(RemountReadOnly{"/"});
     spec.operations = std::move(base);
-    set_environment(spec, wish.image);
+    set_environment(spec, wish.image, home);
+    set_namespaces(spec);
     set_walls(spec);
+    spec.landlock = wish.landlock;
+    spec.mounts_inside = wish.allow_user_namespaces;
     if (wish.as_root)
         add_root_capabilities(spec);
     TRY(add_policies(spec, wish));

@@ -104,6 +104,7 @@ PacketHeader fill(Block& block, const Plan& plan, int channel)
     header.group = plan.group;
     header.group_name = plan.group_name.empty() ? 0 : block.add_text(plan.group_name.c_str());
     header.lifeline = plan.lifeline;
+    header.ruleset = -1;  // So does it here.
     header.ambient = plan.ambient;
     header.candidates = block.add_texts(plan.candidates);
     header.candidate_count = static_cast<std::uint32_t>(plan.candidates.size());
@@ -240,6 +241,7 @@ Result<> fill_clear_up_packet(const ClearUp& what, int supervisor, int packet)
     header.registry = is_guard ? -1 : what.folder;
     header.group = is_guard ? what.folder : -1;
     header.lifeline = what.lifeline;
+    header.ruleset = -1;
     (is_guard ? header.group_name : header.socket) = block.add_text(what.name.c_str());
     header.size = static_cast<std::uint32_t>(block.bytes().size());
     std::memcpy(block.bytes().data(), &header, sizeof header);

@@ -151,7 +151,9 @@ public:
     Launch(Plan& plan, const Watch& watch, const Deadline& deadline,
            std::unique_ptr<LimitGroups> limits)
         : plan_(plan), watch_(watch), deadline_(deadline), limits_(std::move(limits))
-    {}
+    {
+        notes_ = plan_.notes;
+    }
 
     Result<Running> run()
     {

@@ -1,6 +1,7 @@
 #include "nsbox/everyday.hpp"
 #include "nsbox/nsbox.hpp"
 
+#include "ns/landlock.hpp"
 #include "runtime/plan.hpp"
 #include "sys/error.hpp"
 
@@ -10,6 +11,8 @@
 namespace nsbox {
 
 namespace {
+
+constexpr int most_landlock = 7;
 
 /// A word as a shell would have to be given it, on one line.
 std::string quoted(const std::string& word)
@@ -113,8 +116,10 @@ struct Line {
     }
 };
 
-std::string namespaces(const Namespaces& it, bool joins)
+std::string namespaces(const Namespaces& it, bool joins, bool only_landlock)
 {
+    if (only_landlock)
+        return "namespaces none: under Landlock only";
     std::string text = "namespaces mount";
     const auto add = [&](Own own, const char* name) {
         if (own != Own::no)
@@ -144,7 +149,9 @@ std::string network(const Spec& spec)
         return "shared with " + (spec.join_network->by == JoinNetwork::By::descriptor
                                      ? "descriptor " + std::to_string(spec.join_network->descriptor)
                                      : quoted(spec.join_network->name));
-    return spec.namespaces.net == Own::no ? "the caller's" : "loopback only";
+    if (spec.namespaces.net == Own::no)
+        return "the caller's";
+    return spec.landlock == Landlock::only ? "none" : "loopback only";
 }
 
 std::string capabilities(const Spec& spec)
@@ -208,6 +215,42 @@ std::string limits(const Spec& spec)
     return text;
 }
 
+std::string ports(const std::optional<std::vector<Ports>>& list)
+{
+    std::string text;
+    for (const Ports& range : *list)
+        text += (text.empty() ? "" : ",") + std::to_string(range.first) +
+                (range.last != range.first ? "-" + std::to_string(range.last) : "");
+    return text.empty() ? "none" : text;
+}
+
+/// What Landlock keeps to, and what of it this kernel lacks.
+std::string landlock(const Spec& spec, const runtime::Plan& plan)
+{
+    if (plan.landlock_off != nullptr && !spec.tcp_connect && !spec.tcp_bind)
+        return std::string{"landlock   off: "} + plan.landlock_off + "\n";
+    const ns::MakeRuleset* ruleset = nullptr;
+    for (const runtime::ChildStep& step : plan.steps)
+        if (const auto* const found = std::get_if<ns::MakeRuleset>(&step))
+            ruleset = found;
+    if (ruleset == nullptr)
+        return "";
+    std::string text;
+    const auto add = [&](bool is_there, const std::string& what) {
+        if (is_there)
+            text += (text.empty() ? "" : ", ") + what;
+    };
+    add(ruleset->files != 0, "files by " + std::to_string(ruleset->path_count) + " rules");
+    add((ruleset->scoped & ns::landlock_signal) != 0, "signals");
+    add((ruleset->scoped & ns::landlock_abstract_unix_socket) != 0, "abstract sockets");
+    add(spec.tcp_connect.has_value(),
+        "TCP to " + (spec.tcp_connect ? ports(spec.tcp_connect) : ""));
+    add(spec.tcp_bind.has_value(), "TCP ports " + (spec.tcp_bind ? ports(spec.tcp_bind) : ""));
+    const ns::LandlockRights all = ns::landlock_rights(most_landlock);
+    const bool lacks = ruleset->files != 0 && ruleset->files != all.files;
+    return "landlock   " + text + (lacks ? "; the kernel has an older version of it" : "") + "\n";
+}
+
 }  // namespace
 
 std::vector<std::string> capabilities_on_host(const Spec& spec)
@@ -219,8 +262,10 @@ std::vector<std::string> capabilities_on_host(const Spec& spec)
 
 Result<std::string> outline(const Spec& spec)
 {
-    TRY(runtime::plan(spec, runtime::host_for(spec)));
-    std::string text = namespaces(spec.namespaces, spec.join_network.has_value()) + "\n";
+    const runtime::Plan plan = TRY(runtime::plan(spec, runtime::host_for(spec)));
+    std::string text = namespaces(spec.namespaces, spec.join_network.has_value(),
+                                  spec.landlock == Landlock::only) +
+                       "\n";
     if (spec.uid || spec.gid)
         text += "ids        uid " + (spec.uid ? std::to_string(*spec.uid) : "as the caller's") +
                 ", gid " + (spec.gid ? std::to_string(*spec.gid) : "as the caller's") + "\n";
@@ -234,6 +279,7 @@ Result<std::string> outline(const Spec& spec)
     for (const std::vector<std::uint8_t>& program : spec.seccomp_programs)
         text += "filter     system calls, " + std::to_string(program.size() / instruction) +
                 " instructions\n";
+    text += landlock(spec, plan);
     text += limits(spec);
     if (spec.limits.time.count() > 0)
         text += "time limit " + std::to_string(spec.limits.time.count()) + " ms\n";

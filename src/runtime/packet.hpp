@@ -44,6 +44,7 @@ struct PacketHeader {
                             ///< ...the supervisor is dead.
     std::int32_t group;     ///< The control group in which there may be one for the command, or -1;
     std::uint32_t group_name;  ///< the offset of its name. Zero: the command is to be in `group`.
+    std::int32_t ruleset;      ///< See Command.
     std::int32_t lifeline;     ///< A pipe whose one end init holds and the guard looks at, or -1.
     std::uint64_t ambient;
     std::uint32_t candidates;  ///< Offsets of tables, each followed by a zero entry...

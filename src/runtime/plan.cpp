@@ -3,6 +3,7 @@
 #include "ns/seccomp/own.hpp"
 #include "ns/terminal_filter.hpp"
 #include "runtime/environment.hpp"
+#include "runtime/plan_landlock.hpp"
 #include "runtime/plan_operations.hpp"
 
 #include <algorithm>
@@ -193,16 +194,19 @@ Result<Decisions> decide(const Spec& spec, const Host& host)
     if (decisions.is_root && !host.capabilities_known)
         return refuse("Can't find out the caller's capabilities", {}, "capget failed");
     const Namespaces& ns = spec.namespaces;
-    if (!ns.join_user)
+    const bool only_landlock = spec.landlock == Landlock::only;
+    if (!ns.join_user && !only_landlock)
         decisions.own_user = wants(ns.user, host.user_namespaces) || !decisions.is_root;
     const bool any_user = decisions.own_user || ns.join_user;
     decisions.uid = any_user ? spec.uid.value_or(host.uid) : host.uid;
     decisions.gid = any_user ? spec.gid.value_or(host.gid) : host.gid;
     decisions.maps = TRY(decide_maps(spec, host, decisions));
     decisions.maps_itself = decisions.own_user && !spec.user_map_descriptor;
-    decisions.edited_capabilities = !spec.capabilities.empty();
+    decisions.edited_capabilities = !spec.capabilities.empty() || only_landlock;
     decisions.target =
-        edit_capabilities(spec, host, decisions.is_root ? host.effective_capabilities : 0);
+        only_landlock
+            ? 0
+            : edit_capabilities(spec, host, decisions.is_root ? host.effective_capabilities : 0);
     // Someone who keeps CAP_SYS_ADMIN could write what is read-only, lift the covers of /proc, or
     // mount another one.
     decisions.lock_mounts = decisions.maps_itself && host.owns_kernel_settings &&
@@ -227,6 +231,8 @@ Result<Decisions> decide(const Spec& spec, const Host& host)
 std::uint64_t clone_flags(const Spec& spec, const Host& host, const Decisions& decisions)
 {
     const Namespaces& ns = spec.namespaces;
+    if (spec.landlock == Landlock::only)
+        return 0;
     std::uint64_t flags = CLONE_NEWNS;
     if (decisions.own_user)
         flags |= CLONE_NEWUSER;
@@ -559,8 +565,7 @@ void plan_finish(const Spec& spec, const Host& host, const std::vector<std::stri
         plan.steps.emplace_back(SetNice{*spec.nice});
 }
 
-void plan_command(const Spec& spec, const Host& host, const std::vector<std::string>& environment,
-                  Plan& plan)
+void plan_command(const Spec& spec, const std::vector<std::string>& environment, Plan& plan)
 {
     plan.argv_name = spec.command.front();
     // Under an init that name would mean init's own program, and without one it would lead
@@ -581,9 +586,6 @@ void plan_command(const Spec& spec, const Host& host, const std::vector<std::str
     plan.envp.push_back(nullptr);
     plan.shell_argv = {"/bin/sh", plan.candidates.front()};
     plan.shell_argv.insert(plan.shell_argv.end(), plan.argv.begin() + 1, plan.argv.end());
-    // Whoever can reach a terminal of the caller's could type there for the time after.
-    if (host.terminal_at_hand || spec.terminal)
-        plan.filters.push_back(ns::refuse_terminal_input());
     plan.filters.insert(plan.filters.end(), spec.seccomp_programs.begin(),
                         spec.seccomp_programs.end());
     plan.die_with_parent = spec.die_with_parent;
@@ -638,6 +640,9 @@ Result<Plan> plan(const Spec& spec, const Host& host)
 {
     if (spec.command.empty())
         return refuse("No command", {}, "there is nothing to execute");
+    const bool only_landlock = spec.landlock == Landlock::only;
+    if (only_landlock)
+        TRY(check_landlock_only(spec, host));
     const Decisions decisions = TRY(decide(spec, host));
     TRY(check_filters(spec));
     Plan plan;
@@ -675,7 +680,8 @@ Result<Plan> plan(const Spec& spec, const Host& host)
     if (!plan.share_memory && host.dumpable == false && plan.join_user < 0)
         plan.steps.emplace_back(MakeDumpable{});
     const bool own_user = decisions.own_user;
-    plan.steps.emplace_back(mount::OpenHost{!own_user, true, has_relative_source(spec)});
+    plan.steps.emplace_back(
+        mount::OpenHost{!own_user && !only_landlock, true, has_relative_source(spec)});
     // What is reported are the namespaces that the command will be in.
     if (plan.needs_supervisor && !is_late)
         plan.steps.emplace_back(WaitForSupervisor{});
@@ -685,21 +691,27 @@ Result<Plan> plan(const Spec& spec, const Host& host)
     plan.steps.emplace_back(ClearUmask{});
     if (spec.file_label)
         plan.steps.emplace_back(SetLabel{"fscreate", plan.keep(*spec.file_label)});
-    TRY(plan_operations(spec,
-                        OperationContext{host, plan.own_pid || plan.join_pid >= 0,
-                                         decisions.is_root && own_user,
-                                         host.owns_kernel_settings || plan.join_user >= 0 ||
-                                             spec.user_map_descriptor.has_value(),
-                                         decisions.lock_mounts, spec.terminal.has_value()},
-                        plan));
-    plan.steps.emplace_back(mount::EnterRoot{});
+    if (!only_landlock) {
+        TRY(plan_operations(spec,
+                            OperationContext{host, plan.own_pid || plan.join_pid >= 0,
+                                             decisions.is_root && own_user,
+                                             host.owns_kernel_settings || plan.join_user >= 0 ||
+                                                 spec.user_map_descriptor.has_value(),
+                                             decisions.lock_mounts, spec.terminal.has_value()},
+                            plan));
+        plan.steps.emplace_back(mount::EnterRoot{});
+    }
     plan_final_identity(spec, decisions, plan);
     if (plan.needs_supervisor && is_late)
         plan.steps.emplace_back(WaitForSupervisor{});
     const std::vector<std::string> environment =
         edit_environment(host.environment, spec.environment);
     plan_finish(spec, host, environment, plan);
-    plan_command(spec, host, environment, plan);
+    // Whoever can reach a terminal of the caller's could type there for the time after.
+    if (host.terminal_at_hand || spec.terminal)
+        plan.filters.push_back(ns::refuse_terminal_input());
+    TRY(plan_landlock(spec, host, decisions.target, plan));
+    plan_command(spec, environment, plan);
     return plan;
 }
 
@@ -714,6 +726,8 @@ sys::Host host_for(const Spec& spec)
         sys::probe_terminal(host);
     if (has<Proc>(spec) || (host.uid == 0 && spec.namespaces.user != Own::no))
         sys::probe_kernel_settings(host);
+    if (spec.landlock != Landlock::off || spec.tcp_connect || spec.tcp_bind)
+        sys::probe_landlock(host);
     if (std::any_of(spec.capabilities.begin(), spec.capabilities.end(),
                     [](const auto& edit) { return edit.kind == CapabilityEdit::Kind::add_all; }))
         sys::probe_capabilities(host);

@@ -55,6 +55,12 @@ struct Plan {
     std::vector<std::size_t> lock_steps;  ///< LockFile steps, whose packet launch() fills in.
     std::vector<int> keep_in_init;
 
+    // Of MakeRuleset, which points at them.
+    std::vector<ns::LandlockPath> landlock_paths;
+    std::vector<ns::LandlockPorts> landlock_ports;
+    const char* landlock_off = nullptr;  ///< Why Landlock::automatic adds nothing.
+    std::vector<std::string> notes;      ///< For Sandbox::notes().
+
     // The command.
     std::string argv_name;  ///< As the user named it.
     std::vector<const char*> candidates;

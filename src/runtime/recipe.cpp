@@ -9,7 +9,7 @@ namespace {
 using sys::pack;
 using sys::Unpacker;
 
-constexpr std::uint64_t magic = 0x6e73627872637035;  // "nsbxrcp5"
+constexpr std::uint64_t magic = 0x6e73627872637036;  // "nsbxrcp6"
 
 void put(std::string& out, const std::optional<std::uint64_t>& number)
 {
@@ -22,6 +22,60 @@ std::optional<std::uint64_t> maybe(Unpacker& from)
     const bool is_there = from.number() != 0;
     const std::uint64_t value = from.number();
     return is_there ? std::optional{value} : std::nullopt;
+}
+
+LandlockRules rules_of(const ns::MakeRuleset& step)
+{
+    LandlockRules rules{step.files, step.ports, step.scoped, {}, {}};
+    for (std::size_t i = 0; i < step.path_count; ++i)
+        rules.paths.push_back(
+            {step.paths[i].path, step.paths[i].access, step.paths[i].may_be_missing});
+    for (std::size_t i = 0; i < step.range_count; ++i)
+        rules.port_ranges.push_back(
+            {step.port_ranges[i].first, step.port_ranges[i].last, step.port_ranges[i].access});
+    return rules;
+}
+
+void put(std::string& out, const std::optional<LandlockRules>& rules)
+{
+    pack(out, rules ? 1U : 0U);
+    if (!rules)
+        return;
+    for (const std::uint64_t set : {rules->files, rules->ports, rules->scoped})
+        pack(out, set);
+    pack(out, rules->paths.size());
+    for (const LandlockRules::Path& path : rules->paths) {
+        pack(out, path.path);
+        pack(out, path.access);
+        pack(out, path.may_be_missing ? 1U : 0U);
+    }
+    pack(out, rules->port_ranges.size());
+    for (const LandlockRules::Ports& range : rules->port_ranges)
+        for (const std::uint64_t number : {range.first, range.last, range.access})
+            pack(out, number);
+}
+
+std::optional<LandlockRules> maybe_rules(Unpacker& from)
+{
+    if (from.number() == 0)
+        return std::nullopt;
+    LandlockRules rules;
+    for (std::uint64_t* const set : {&rules.files, &rules.ports, &rules.scoped})
+        *set = from.number();
+    for (std::uint64_t left = from.count(); left > 0; --left) {
+        LandlockRules::Path path;
+        path.path = from.text();
+        path.access = from.number();
+        path.may_be_missing = from.number() != 0;
+        rules.paths.push_back(std::move(path));
+    }
+    for (std::uint64_t left = from.count(); left > 0; --left) {
+        LandlockRules::Ports range;
+        for (std::uint64_t* const number : {&range.first, &range.last, &range.access})
+            *number = from.number();
+        rules.port_ranges.push_back(range);
+    }
+    return rules;
 }
 
 }  // namespace
@@ -49,6 +103,8 @@ Recipe recipe_of(const Plan& plan)
                 recipe.umask = static_cast<std::uint64_t>(umask->other);
         } else if (std::holds_alternative<OwnKeyring>(step)) {
             recipe.own_keyring = true;
+        } else if (const auto* const ruleset = std::get_if<ns::MakeRuleset>(&step)) {
+            recipe.landlock = rules_of(*ruleset);
         } else if (const auto* const directory = std::get_if<ChangeDirectory>(&step)) {
             recipe.directory = directory->wanted != nullptr ? directory->wanted : "";
             recipe.likely_directory = directory->logical;
@@ -79,6 +135,7 @@ std::string encode(const Recipe& recipe)
     pack(out, recipe.drop_groups ? 1U : 0U);
     put(out, recipe.umask);
     pack(out, recipe.own_keyring ? 1U : 0U);
+    put(out, recipe.landlock);
     pack(out, recipe.limits.size());
     for (const std::string& path : recipe.limits)
         pack(out, path);
@@ -109,6 +166,7 @@ Result<Recipe> decode(const std::string& bytes)
     recipe.drop_groups = reader.number() != 0;
     recipe.umask = maybe(reader);
     recipe.own_keyring = reader.number() != 0;
+    recipe.landlock = maybe_rules(reader);
     for (std::uint64_t left = reader.count(); left > 0; --left)
         recipe.limits.push_back(reader.text());
     recipe.group = reader.text();

@@ -10,6 +10,28 @@
 
 namespace nsbox::runtime {
 
+/// What Spec::landlock came to: see ns::MakeRuleset.
+struct LandlockRules {
+    struct Path {
+        std::string path;
+        std::uint64_t access = 0;
+        bool may_be_missing = false;
+        bool operator==(const Path&) const = default;
+    };
+    struct Ports {
+        std::uint64_t first = 0;
+        std::uint64_t last = 0;
+        std::uint64_t access = 0;
+        bool operator==(const Ports&) const = default;
+    };
+    std::uint64_t files = 0;
+    std::uint64_t ports = 0;
+    std::uint64_t scoped = 0;
+    std::vector<Path> paths;
+    std::vector<Ports> port_ranges;
+    bool operator==(const LandlockRules&) const = default;
+};
+
 /// How a further command in a running sandbox is confined: as its main command was.
 struct Recipe {
     std::vector<std::string> environment;  ///< NAME=value, without PWD.
@@ -26,8 +48,9 @@ struct Recipe {
     bool drop_groups = false;  ///< ...and whether it has lost the caller's groups.
     std::optional<std::uint64_t> umask;  ///< If it is not the caller's.
     bool own_keyring = false;            ///< A session keyring that is not the caller's.
-    std::vector<std::string> limits;     ///< The paths of the groups that hold it to its limits.
-    std::string group;                   ///< The path of the sandbox's control group, or empty.
+    std::optional<LandlockRules> landlock;
+    std::vector<std::string> limits;  ///< The paths of the groups that hold it to its limits.
+    std::string group;                ///< The path of the sandbox's control group, or empty.
 };
 
 /// What of a plan another process needs to know.

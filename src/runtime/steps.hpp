@@ -151,12 +151,13 @@ using ChildStep = std::variant<
     TakeTerminal, LockFile, AwaitRelease, SetResourceLimit, SetLabel, ns::DropBounding,
     ns::WriteIdMaps, ns::WriteIdMapsBelow, ns::RequireIdMap, ns::TakeIds, ns::TakeMappedIds,
     ns::JoinUserNamespace, ns::JoinNamespace, ns::LimitUserNamespaces, ns::NewUserNamespace,
-    ns::NewMappedUserNamespace, ns::RefuseUserNamespaces, ns::SetCapabilities, AwaitIdMaps, OwnInit,
-    net::LoopbackUp, OfferNetwork, AwaitNetwork, mount::OpenHost, mount::CheckSource,
-    mount::CheckDescriptor, mount::MakeStore, mount::MakeRoot, mount::BindTree, mount::BindOpenFile,
-    mount::MakeReadOnly, mount::MountProc, mount::MountDev, mount::MountTmpfs, mount::MountMqueue,
-    mount::MakeDirectory, mount::WriteFile, mount::BindContents, mount::FillContents,
-    mount::MakeSymlink, mount::ChangeMode, mount::MountOverlay, mount::EnterRoot>;
+    ns::NewMappedUserNamespace, ns::RefuseUserNamespaces, ns::SetCapabilities, ns::MakeRuleset,
+    AwaitIdMaps, OwnInit, net::LoopbackUp, OfferNetwork, AwaitNetwork, mount::OpenHost,
+    mount::CheckSource, mount::CheckDescriptor, mount::MakeStore, mount::MakeRoot, mount::BindTree,
+    mount::BindOpenFile, mount::MakeReadOnly, mount::MountProc, mount::MountDev, mount::MountTmpfs,
+    mount::MountMqueue, mount::MakeDirectory, mount::WriteFile, mount::BindContents,
+    mount::FillContents, mount::MakeSymlink, mount::ChangeMode, mount::MountOverlay,
+    mount::EnterRoot>;
 
 // The child only borrows: if a step could own memory, destroying or copying it after clone3
 // could reach the allocator.

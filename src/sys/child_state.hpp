@@ -84,6 +84,8 @@ struct ChildState {
 
     PtyPair terminal;  ///< The sandbox's own, once it is open.
 
+    int ruleset = -1;  ///< Of landlock(7), for the command.
+
     bool has_replaced = false;  ///< The step that has run took what was to be had instead.
 
     bool deny_by_filter = false;  ///< User namespaces have to be denied by a seccomp filter.

@@ -134,6 +134,13 @@ void probe_terminal(Host& host)
         host.terminal = name;
 }
 
+void probe_landlock(Host& host)
+{
+    constexpr unsigned version = 1;  // LANDLOCK_CREATE_RULESET_VERSION
+    host.landlock =
+        static_cast<int>(raw::call(SYS_landlock_create_ruleset, nullptr, std::size_t{0}, version));
+}
+
 void probe_capabilities(Host& host)
 {
     for (unsigned cap = 0; cap < 64 && raw::prctl(PR_CAPBSET_READ, cap) >= 0; ++cap)

@@ -26,6 +26,8 @@ struct Host {
     bool user_namespaces = true;        ///< Nothing says that they are disabled.
     bool cgroup_namespaces = true;      ///< Linux 4.6.
 
+    int landlock = 0;  ///< The ABI of landlock(7), or -errno; 0 where nobody has asked.
+
     int foreign_network = -1;        ///< The network namespace of Spec::join_network, open...
     int foreign_network_owner = -1;  ///< ...and the user namespace to be entered for it, or -1.
 
@@ -46,5 +48,6 @@ void probe_cgroup_namespaces(Host& host);
 void probe_kernel_settings(Host& host);
 void probe_terminal(Host& host);
 void probe_capabilities(Host& host);
+void probe_landlock(Host& host);
 
 }  // namespace nsbox::sys

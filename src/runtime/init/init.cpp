@@ -115,6 +115,7 @@ Command unpack(PacketHeader* packet)
     command.filter_count = packet->filter_count;
     command.ambient = packet->ambient;
     command.program = packet->program;
+    command.ruleset = packet->ruleset;
     command.die_with_parent = (packet->flags & runtime::packet_die_with_parent) != 0;
     command.terminal = (packet->flags & runtime::packet_terminal) != 0;
     return command;
@@ -136,6 +137,8 @@ void run_command(void* argument)
     };
     if (const int rc = runtime::prepare_command(start.command); rc < 0)
         fail(Tell::late_failed, rc);
+    if (const int rc = runtime::enter_landlock(start.command); rc < 0)
+        fail(Tell::landlock_failed, rc);
     const int first = runtime::choose_candidate(start.command);
     if (first < 0)
         fail(Tell::exec_failed, first);
@@ -418,7 +421,7 @@ int keep_from_command(const PacketHeader* packet)
         reinterpret_cast<const std::int32_t*>(reinterpret_cast<const char*>(packet) + packet->keep);
     int rc = raw::fcntl(packet->channel, F_SETFD, FD_CLOEXEC);
     for (const int fd : {packet->program, packet->supervisor, packet->children, packet->proc,
-                         packet->group, packet->lifeline})
+                         packet->group, packet->lifeline, packet->ruleset})
         if (rc >= 0 && fd >= 0)
             rc = raw::fcntl(fd, F_SETFD, FD_CLOEXEC);
     for (std::uint32_t i = 0; i < packet->keep_count; ++i)
@@ -510,6 +513,8 @@ int keep_from_command(const PacketHeader* packet)
     };
     if (const int rc = runtime::prepare_command(command); rc < 0)
         give_up(Tell::late_failed, rc);
+    if (const int rc = runtime::enter_landlock(command); rc < 0)
+        give_up(Tell::landlock_failed, rc);
     const int first = runtime::choose_candidate(command);
     if (first < 0)
         give_up(Tell::exec_failed, first);
@@ -611,6 +616,19 @@ long start_command(Start& start, int in, int* pidfd)
     return raw::clone(flags | SIGCHLD, command_stack + stack_size, pidfd, run_command, &start);
 }
 
+/// Process 1 and the command are in one domain, so that they can signal each other: landlock(7). An init
+/// that is not process 1 stays outside, as it has to look at files and processes of the host's.
+void share_landlock(Command& command)
+{
+    if (has(runtime::packet_subreaper))
+        return;
+    if (const int rc = runtime::enter_landlock(command); rc < 0) {
+        tell(self.channel, Tell::landlock_failed, -rc);
+        raw::exit_group(1);
+    }
+    command.ruleset = -1;
+}
+
 void take_over(const PacketHeader* packet)
 {
     self.channel = packet->channel;
@@ -655,6 +673,7 @@ void take_over(const PacketHeader* packet)
     start.command = unpack(packet);
     if (has(runtime::packet_only_command))
         execute_here(start.command);
+    share_landlock(start.command);
     const int in = open_group(packet);
     int pidfd = -1;
     const bool tell_command = has(runtime::packet_tell_command);

@@ -148,6 +148,10 @@ const std::vector<Row>& own_words()
          "Creating the second user namespace failed: Input/output error"},
         {ns::RefuseUserNamespaces{}, Site::not_disabled, EEXIST, "",
          "creation of new user namespaces was not disabled as requested"},
+        {ns::MakeRuleset{}, Site::source, EACCES, "/x",
+         "Can't open for a rule of Landlock /x: Permission denied"},
+        {ns::MakeRuleset{}, Site::step, ENOMEM, "",
+         "Can't make the rules of Landlock: Cannot allocate memory"},
         {ns::SetCapabilities{}, Site::step, EPERM, "", "capset: Operation not permitted"},
         {ns::SetCapabilities{}, Site::ambient, EIO, "",
          "Adding ambient capability: Input/output error"},
@@ -510,6 +514,16 @@ TEST_CASE("describe: a filter that the kernel refuses is told from other failure
           "CONFIG_SECCOMP_FILTER)");
     CHECK(runtime::describe_failure(plan, {Tell::filter_failed, ENOMEM, 0, 0}, {}).message() ==
           "prctl(PR_SET_SECCOMP): Cannot allocate memory");
+}
+
+TEST_CASE("describe: what the kernel has against rules of Landlock is told")
+{
+    const Plan plan;
+    const auto words = [&](int err) {
+        return runtime::describe_failure(plan, {Tell::landlock_failed, err, 0, 0}, {}).message();
+    };
+    CHECK(words(EPERM) == "Can't put the rules of Landlock in force: Operation not permitted");
+    CHECK(contains(words(E2BIG), "16 layers"));
 }
 
 TEST_CASE("describe: what happens before the first step and after the last has its words")
