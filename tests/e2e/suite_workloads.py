@@ -216,35 +216,35 @@ gcc -g -O0 -o g g.c; gdb -nx -batch -ex 'break add' -ex run -ex 'print a + b' -e
 GO = """package main
 
 import (
-	"fmt"
-	"net"
-	"os/exec"
-	"sync"
+    "fmt"
+    "net"
+    "os/exec"
+    "sync"
 )
 
 func main() {
-	var group sync.WaitGroup
-	numbers := make(chan int, 100)
-	for i := 0; i < 100; i++ {
-		group.Add(1)
-		go func(n int) { defer group.Done(); numbers <- n }(i)
-	}
-	group.Wait()
-	close(numbers)
-	total := 0
-	for n := range numbers {
-		total += n
-	}
-	listener, _ := net.Listen("tcp", "127.0.0.1:0")
-	go func() { c, _ := listener.Accept(); c.Write([]byte("hello")); c.Close() }()
-	c, err := net.Dial("tcp", listener.Addr().String())
-	if err != nil {
-		panic(err)
-	}
-	buffer := make([]byte, 5)
-	c.Read(buffer)
-	child, err := exec.Command("echo", "child").Output()
-	fmt.Println(total, string(buffer), string(child), err)
+    var group sync.WaitGroup
+    numbers := make(chan int, 100)
+    for i := 0; i < 100; i++ {
+        group.Add(1)
+        go func(n int) { defer group.Done(); numbers <- n }(i)
+    }
+    group.Wait()
+    close(numbers)
+    total := 0
+    for n := range numbers {
+        total += n
+    }
+    listener, _ := net.Listen("tcp", "127.0.0.1:0")
+    go func() { c, _ := listener.Accept(); c.Write([]byte("hello")); c.Close() }()
+    c, err := net.Dial("tcp", listener.Addr().String())
+    if err != nil {
+        panic(err)
+    }
+    buffer := make([]byte, 5)
+    c.Read(buffer)
+    child, err := exec.Command("echo", "child").Output()
+    fmt.Println(total, string(buffer), string(child), err)
 }
 """
 
