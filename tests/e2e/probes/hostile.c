@@ -137,7 +137,10 @@ static bool control;
 /* Where the child says what came of it. */
 static int report = -1;
 
-/* What the caller has prepared: tmp, rw and ro (folders; rw and ro may be of the host), ... */
+/* What the caller has prepared, NAME=VALUE: the folders tmp, rw and ro, of which rw and ro are the
+ * host's, with ro/file, ro/movable, ro/folder and rw/device, and a file secret above them; file, a path
+ * that is not shown; port, socket, abstract, where something listens; pid; shm-key, shm-id, shm-name,
+ * mqueue; setuid, a program of another user's; hostname; own-init=1 where process 1 is nsbox's. */
 static const char* word(const char* name)
 {
     char key[64];
@@ -1248,7 +1251,7 @@ DEVICE(dev_uinput, "uinput", "be a keyboard")
 DEVICE(dev_snapshot, "snapshot", "read the image of a sleeping machine")
 DEVICE(dev_msr, "cpu/0/msr", "read registers of a processor")
 DEVICE(dev_nvram, "nvram", "read the firmware's memory")
-DEVICE(dev_watchdog, "watchdog-none", "hold the watchdog")
+DEVICE(dev_latency, "cpu_dma_latency", "keep the processors awake")
 DEVICE(dev_drm, "dri/card0", "open the graphics card")
 DEVICE(dev_vfio, "vfio/vfio", "hand a device to a program")
 DEVICE(dev_bus_usb, "bus/usb/001/001", "open a USB device")
