@@ -151,7 +151,8 @@ def s01_siblings(ctx):
               "  try: os.close(os.open(name, os.O_WRONLY | os.O_NONBLOCK)); print(name, 'OPENED')\n"
               "  except OSError as e: print(name, -e.errno)\n")
     secret = [f"/proc/{n}" for n in ("kcore", "keys", "timer_list", "timer_stats", "sched_debug",
-                                     "latency_stats") if os.path.exists(f"/proc/{n}")]
+                                     "latency_stats", "slabinfo", "vmallocinfo", "pagetypeinfo")
+              if os.path.exists(f"/proc/{n}")]
     powers = [p for p in ("/proc/sysrq-trigger", "/proc/irq/default_smp_affinity",
                           "/proc/mtrr", "/proc/dynamic_debug/control") if os.path.exists(p)]
     for top in ("/proc/bus/pci", "/proc/irq", "/proc/fs"):
