@@ -198,7 +198,7 @@ RUN /bin/busybox --install -s /bin
 RUN mkdir /etc2 && echo gone >/etc2/gone && echo etc/one >/etc/one && echo same >/same
 RUN true
 RUN rm -r /etc2 /same
-RUN echo same >/same && chown 33:34 /same && chmod 640 /same
+RUN echo same >/same && chown 33:34 /same && chmod 644 /same
 RUN true
 ENV GREETING="hello there"
 USER 33:34
@@ -242,7 +242,7 @@ def check_engine(ctx, store, name, has_config=True):
     ctx.true({"bin/busybox", "bin/sh", "etc/one", "same"} <= set(found), f"paths: {sorted(found)}")
     ctx.true(not {"etc2", "etc2/gone"} & set(found), f"what a layer removed: {sorted(found)}")
     member, content = store.members(name)["same"]
-    ctx.eq((member.uid, member.gid, member.mode & 0o7777, content), (33, 34, 0o640, b"same\n"), "a file")
+    ctx.eq((member.uid, member.gid, member.mode & 0o7777, content), (33, 34, 0o644, b"same\n"), "a file")
     ctx.ok(store.run("verify", name), out="")
     if has_config:
         runs(ctx, store, name)

@@ -8,6 +8,8 @@ from buildkit import (BUILD, build, content, end_build, ended, inside, members, 
                       sha256, start_build, unpack)
 from harness import case, descendants
 from mirrorkit import NEWEST, OLDER, own_mirror
+from storekit import Store
+from storekit import case as store_case
 
 LARGEST_MINIMAL = 3 * 1024 * 1024
 
@@ -266,54 +268,103 @@ def _(ctx):
 
 # -- the large recipes, on demand -------------------------------------------------------------
 
+OWN_PACKAGE = ("mkdir -p p && echo 'from setuptools import setup; setup(name=\"own\", version=\"1\", "
+               "py_modules=[\"own\"])' >p/setup.py && echo 'answer = 42' >p/own.py")
+SERVED = ("echo served >f && { python3 -m http.server 8000 --bind 127.0.0.1 >/dev/null 2>&1 & } && "
+          "for i in $(seq 100); do curl -s http://127.0.0.1:8000/f >got && break; sleep 0.1; done && "
+          "grep -q served got && wget -qO- http://localhost:8000/f | grep -q served && "
+          "python3 -c 'import httpx, requests; url = \"http://127.0.0.1:8000/f\"; "
+          "assert requests.get(url).text == httpx.get(url).text == \"served\\n\"' && "
+          "! curl -s --max-time 5 http://192.0.2.1/")
+PICTURE = ("convert -size 64x48 gradient:red-blue x.png && identify x.png | grep -q 64x48 && "
+           "convert x.png -resize 50% y.jpg && identify y.jpg | grep -q 32x24 && "
+           "python3 -c 'from PIL import Image; it = Image.open(\"y.jpg\").rotate(90, expand=True); "
+           "it.save(\"z.gif\"); assert Image.open(\"z.gif\").size == (24, 32)'")
+THREADS = """
+const { Worker, isMainThread, parentPort, workerData } = require('worker_threads');
+if (!isMainThread) { parentPort.postMessage(workerData * 2); return; }
+Promise.all([1, 2, 3, 4].map(n => new Promise((done, failed) =>
+  new Worker(__filename, { workerData: n }).on('message', done).on('error', failed))))
+  .then(all => process.exit(all.join() === '2,4,6,8' ? 0 : 1));
+"""
 CHECKS = {
     "python": [
-        "python3 -c 'import numpy, pandas, httpx, requests, PIL; print(numpy.ones(3).sum())'",
-        "python -c 'import pandas; print(pandas.DataFrame({\"a\": [1, 2]}).a.sum())'",
-        "pip --version",
-        "mkdir p && printf 'from setuptools import setup\\nsetup(name=\"own\", version=\"1\", "
-        "py_modules=[\"own\"])\\n' >p/setup.py && echo 'answer = 42' >p/own.py && "
-        "pip install -q --no-build-isolation --no-index --target t ./p && "
-        "PYTHONPATH=t python3 -c 'import own; assert own.answer == 42'",
-        "python3 -m venv --system-site-packages v && v/bin/pip --version",
-        "convert -size 8x8 xc:red x.png && identify x.png | grep -q 8x8",
+        "python3 -c 'import numpy, pandas, httpx, requests, PIL; assert numpy.ones(3).sum() == 3'",
+        "python -c 'import pandas; assert pandas.DataFrame({\"a\": [1, 2]}).a.sum() == 3'",
+        "python3 -c 'import concurrent.futures as c, sqlite3, ssl; p = c.ProcessPoolExecutor(2); "
+        "assert sum(p.map(abs, range(-5, 5))) == 25'",
+        OWN_PACKAGE + " && pip install -q --no-build-isolation --no-index --break-system-packages ./p && "
+        "python3 -c 'import own; assert own.answer == 42'",
+        OWN_PACKAGE + " && python3 -m venv --system-site-packages v && "
+        "v/bin/pip install -q --no-build-isolation --no-index ./p && "
+        "v/bin/python -c 'import own; assert own.__file__.startswith(\"/home/sandbox/v/\")'",
+        PICTURE,
         "echo needle >hay && rg -q needle hay && ! rg -q nail hay",
-        "curl --version && wget --version",
-        "printf 'int main(void) { return 3; }' >x.c && gcc x.c -o x && { ./x; [ $? -eq 3 ]; }",
-        "dpkg --audit && apt-get --version",
+        SERVED,
+        "printf 'int main(void) { return 3; }' >x.c && gcc -O2 -pthread x.c -o x && { ./x; [ $? -eq 3 ]; }",
     ],
     "node": [
         "[ \"$(node -e 'console.log(6 * 7)')\" = 42 ]",
+        f"cat >t.js <<'END'\n{THREADS}\nEND\nnode t.js",
         "npm --version",
         "mkdir n && cd n && npm init -y >/dev/null && [ -f package.json ]",
-        "curl --version",
-        "dpkg --audit && apt-get --version",
+        "mkdir own && cd own && npm init -y >/dev/null && echo 'module.exports = 42' >index.js && mkdir ../user && "
+        "cd ../user && npm init -y >/dev/null && npm install --offline --silent ../own && "
+        "node -e 'if (require(\"own\") !== 42) process.exit(1)'",
+        "node -e 'require(\"http\").createServer((q, a) => a.end(\"served\")).listen(8000)' & "
+        "for i in $(seq 100); do curl -s http://127.0.0.1:8000/ >got && break; sleep 0.1; done; grep -q served got",
     ],
 }
 GIT = ("git init -q r && cd r && git config user.name x && git config user.email x@localhost && "
-       "echo 1 >f && git add f && git commit -q -m one && [ \"$(git rev-list --count HEAD)\" = 1 ]")
+       "echo 1 >f && git add f && git commit -q -m one && [ \"$(git log --format=%s)\" = one ]")
+BOTH = [GIT, "[ \"$(id -un)\" = sandbox ] && [ \"$PWD\" = /home/sandbox ] && ! touch /usr/x 2>/dev/null",
+        "dpkg --audit && apt-get --version && bash --version && less --version && ps ax"]
+# As root, over an overlay: a package of the test's own whose script gives a folder to another user.
+INSTALL = r"""
+mkdir -p d/DEBIAN d/usr/bin d/var/own
+printf 'Package: own\nVersion: 1\nArchitecture: all\nMaintainer: N <n@localhost>\nDescription: own\n' >d/DEBIAN/control
+printf '#!/bin/sh\necho own runs\n' >d/usr/bin/own
+printf '#!/bin/sh\nset -e\nchown man:man /var/own\n' >d/DEBIAN/postinst
+chmod 755 d/usr/bin/own d/DEBIAN/postinst
+dpkg-deb --root-owner-group -b d /srv/own.deb
+apt-get install -y /srv/own.deb
+[ "$(own)" = "own runs" ] && [ "$(stat -c %U /var/own)" = man ]
+apt-get purge -y own
+! command -v own
+"""
 
 
-def check_large(ctx):
-    ctx.mkdir("out")
-    for name, checks in CHECKS.items():
-        for out in ("1", "2"):
-            ended(ctx, build(ctx, name, "-o", f"out/{name}{out}", timeout=1200), 0, "bytes")
-        ctx.eq(sha256(f"out/{name}1"), sha256(f"out/{name}2"), f"two builds of {name}")
-        found = members(f"out/{name}1")
-        print(f"# {name}: {os.path.getsize(f'out/{name}1')} bytes, {len(found)} members",
-              flush=True)
+def failed_checks(ctx, store, name):
+    """What does not work in a recipe's root, with `nsbox run`."""
+    run = (ctx.nsbox, "run", "--rootfs", name)
+    lines = [(*run, "--", "bash", "-c", script) for script in [*CHECKS[name], *BOTH]]
+    if ctx.root or store.show(name)["owners"] == "subordinate":
+        lines.append((*run, "--overlay", "--root", "--", "bash", "-ec", INSTALL))
+    results = [ctx.run(*line, env=store.env, timeout=300) for line in lines]
+    return [str(result) for result in results if result.rc != 0]
+
+
+def check_large(name):
+    def check(ctx):
+        # Root's build and an ordinary user's differ in nothing either.
+        out = ctx.mkdir("out", 0o1777)
+        builds = [start_build(ctx, name, "-o", f"{out}/{number}", as_user=ctx.root and number == 2)
+                  for number in (1, 2)]
+        for proc in builds:
+            ended(ctx, end_build(ctx, proc, timeout=2400), 0, "bytes")
+        ctx.eq(sha256("out/1"), sha256("out/2"), f"two builds of {name}")
+        found = members("out/1")
+        print(f"# {name}: {os.path.getsize('out/1')} bytes, {len(found)} members", flush=True)
         ctx.eq([one for one in found.values() if one.isdev()], [], "devices and pipes")
-        tree = unpack(ctx, f"out/{name}1")
-        failed = []
-        for script in [*checks, GIT]:
-            result = inside(ctx, tree, "bash", "-c", script, timeout=120)
-            if result.rc != 0:
-                failed.append(str(result))
-        ctx.eq(failed, [], f"what does not work in {name}")
-        ctx.ok(ctx.run("rm", "-rf", tree, timeout=120))
+        del found
+        store = Store(ctx)
+        ctx.ok(ctx.run(ctx.nsbox, "rootfs", "import", "--name", name, f"{out}/1", env=store.env, timeout=300))
+        ctx.eq(failed_checks(ctx, store, name), [], f"what does not work in {name}")
+        ctx.ok(ctx.run(ctx.nsbox, "rootfs", "verify", name, env=store.env, timeout=300), out="")
+    return check
 
 
 if os.environ.get("NSBOX_TEST_RECIPES") == "all":
-    case("recipes-large", "python and node come out the same twice and do what they promise",
-         timeout=1200)(check_large)
+    for each in CHECKS:
+        store_case(f"recipes-large recipes-{each}", f"{each} comes out the same twice, and its programs do what "
+                   "they promise", timeout=3600)(check_large(each))
