@@ -276,7 +276,8 @@ SERVED = ("echo served >f && { python3 -m http.server 8000 --bind 127.0.0.1 >/de
           "python3 -c 'import httpx, requests; url = \"http://127.0.0.1:8000/f\"; "
           "assert requests.get(url).text == httpx.get(url).text == \"served\\n\"' && "
           "! curl -s --max-time 5 http://192.0.2.1/")
-PICTURE = ("convert -size 64x48 gradient:red-blue x.png && identify x.png | grep -q 64x48 && "
+PICTURE = ("convert -font DejaVu-Sans label:text t.png && identify t.png && "
+           "convert -size 64x48 gradient:red-blue x.png && identify x.png | grep -q 64x48 && "
            "convert x.png -resize 50% y.jpg && identify y.jpg | grep -q 32x24 && "
            "python3 -c 'from PIL import Image; it = Image.open(\"y.jpg\").rotate(90, expand=True); "
            "it.save(\"z.gif\"); assert Image.open(\"z.gif\").size == (24, 32)'")
