@@ -259,7 +259,8 @@ Result<Running> enter(const Fd& child, const Recipe& recipe, const Entry& entry,
                       "it has ended, or its processes have no "
                       "number here");
     const std::vector<Fd> entrances = TRY(open_entrances(recipe));
-    const Way way = TRY(find_way(std::to_string(pid)));
+    // Nobody but root may look at the namespaces of an init that is not in a user namespace of its own.
+    const Way way = recipe.in_place ? Way{} : TRY(find_way(std::to_string(pid)));
     // A number may have been given to another process meanwhile; a process that lives has kept it.
     if (raw::pidfd_send_signal(child.get(), 0) < 0)
         return refuse("Can't enter the sandbox", {}, "it has ended");

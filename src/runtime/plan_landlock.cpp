@@ -93,18 +93,21 @@ bool is_plain(const std::string& path)
     return (path + "/").find("/../") == std::string::npos;
 }
 
-std::vector<LandlockPath> without_the_needless(const std::map<std::string, std::uint64_t>& mounts,
-                                               bool may_be_missing, Plan& plan)
+/// One rule does for a mount and those below it with no more rights: unless the command has a descriptor of a
+/// folder that is shown, from which no way leads up to the sandbox's own root.
+std::vector<LandlockPath> rules_of(const std::map<std::string, std::uint64_t>& mounts,
+                                   bool each_for_itself, Plan& plan)
 {
     std::vector<LandlockPath> rules;
     for (const auto& [path, access] : mounts) {
-        const bool is_needless =
-            is_plain(path) && std::any_of(mounts.begin(), mounts.end(), [&](const auto& other) {
-                return other.first != path && is_plain(other.first) &&
-                       lies_below(path, other.first) && (access & ~other.second) == 0;
-            });
+        const bool is_needless = !each_for_itself && is_plain(path) &&
+                                 std::any_of(mounts.begin(), mounts.end(), [&](const auto& other) {
+                                     return other.first != path && is_plain(other.first) &&
+                                            lies_below(path, other.first) &&
+                                            (access & ~other.second) == 0;
+                                 });
         if (!is_needless)
-            rules.push_back({plan.keep(path), access, may_be_missing && path != "/"});
+            rules.push_back({plan.keep(path), access, path != "/"});
     }
     return rules;
 }
@@ -274,7 +277,7 @@ std::vector<LandlockPath> rules_for_mounts(const Spec& spec, Plan& plan)
     collector.put("/", writing);  // A tmpfs, unless something covers it.
     for (const Operation& operation : spec.operations)
         std::visit(collector, operation);
-    return without_the_needless(collector.mounts, true, plan);
+    return rules_of(collector.mounts, !spec.kept || !spec.kept->empty(), plan);
 }
 
 std::vector<LandlockPath> rules_for_paths(const Spec& spec, Plan& plan)

@@ -87,6 +87,7 @@ Recipe recipe_of(const Plan& plan)
         if (plan.envp[i] != nullptr && i != plan.pwd_slot)
             recipe.environment.emplace_back(plan.envp[i]);
     recipe.filters = plan.filters;
+    recipe.in_place = plan.clone_flags == 0 && plan.join_user < 0 && plan.join_pid < 0;
     for (const ChildStep& step : plan.steps) {
         if (const auto* const bounding = std::get_if<ns::DropBounding>(&step))
             recipe.bounding = bounding->keep;
@@ -136,6 +137,7 @@ std::string encode(const Recipe& recipe)
     put(out, recipe.umask);
     pack(out, recipe.own_keyring ? 1U : 0U);
     put(out, recipe.landlock);
+    pack(out, recipe.in_place ? 1U : 0U);
     pack(out, recipe.limits.size());
     for (const std::string& path : recipe.limits)
         pack(out, path);
@@ -167,6 +169,7 @@ Result<Recipe> decode(const std::string& bytes)
     recipe.umask = maybe(reader);
     recipe.own_keyring = reader.number() != 0;
     recipe.landlock = maybe_rules(reader);
+    recipe.in_place = reader.number() != 0;
     for (std::uint64_t left = reader.count(); left > 0; --left)
         recipe.limits.push_back(reader.text());
     recipe.group = reader.text();

@@ -49,6 +49,7 @@ struct Recipe {
     std::optional<std::uint64_t> umask;  ///< If it is not the caller's.
     bool own_keyring = false;            ///< A session keyring that is not the caller's.
     std::optional<LandlockRules> landlock;
+    bool in_place = false;            ///< It has no namespaces of its own.
     std::vector<std::string> limits;  ///< The paths of the groups that hold it to its limits.
     std::string group;                ///< The path of the sandbox's control group, or empty.
 };

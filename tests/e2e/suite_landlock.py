@@ -14,11 +14,13 @@ import time
 from harness import case
 from casekit import probe, started
 
+# The numbers are the same on every processor.
+CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446
 ABI_OF = {"files": 2, "ports": 4, "scopes": 6}
 
 
 def abi():
-    return ctypes.CDLL(None, use_errno=True).syscall(444, None, 0, 1)
+    return ctypes.CDLL(None, use_errno=True).syscall(CREATE_RULESET, None, 0, 1)
 
 
 def needs(ctx, what, least=None):
@@ -112,13 +114,13 @@ def works(ctx):
               "cat /proc/1/comm; ls / >/dev/null; cat /proc/self/maps >/dev/null; cat <>/dev/tty 2>&1 || true")
     plain = run(ctx, "--landlock", "off", "--", "sh", "-c", script)
     got = run(ctx, "--", "sh", "-c", script)
-    ctx.ok(got, "ran")
+    ctx.true("ran\n" in ctx.ok(got).out, f"it runs: {got}")
     ctx.eq((got.rc, got.out, got.err), (plain.rc, plain.out, plain.err), "the same")
     # A file of the host's that is a standard descriptor can be opened again, and no other one.
     path = ctx.write("log", "")
     os.chmod(path, 0o666)
     with open(path, "r+b") as file:
-        again = ["sh", "-c", "echo more >/dev/stdout && cat /proc/self/fd/1 >&2"]
+        again = ["sh", "-c", "echo more >/dev/stdout"]
         ctx.eq(ctx.run(ctx.nsbox, "run", "--", *again, stdout=file).rc, 0, "it is opened")
     with open(path, encoding="utf-8") as file:
         ctx.eq(file.read(), "more\n", "what is in it")
@@ -150,6 +152,16 @@ def read_only(ctx):
         ctx.eq(got.out, wanted, option)
 
 
+# A user and a mount namespace, and a mount in it.
+MOUNT = r'''
+import ctypes, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+if libc.unshare(0x10020000) < 0 or libc.mount(b"/usr", b"/tmp", None, 4096, None) < 0:
+    sys.exit(os.strerror(ctypes.get_errno()))
+print("mounted")
+'''
+
+
 @case("LANDLOCK-off", "where the command may mount there is no Landlock, and the outline says why; sandboxes nest with "
       "--allow-userns and do not without")
 def off(ctx):
@@ -162,15 +174,15 @@ def off(ctx):
     ctx.true("landlock   off: the command has CAP_SYS_ADMIN" in outline, outline)
     outline = ctx.ok(run(ctx, "--landlock", "off", "--dry-run", "--", "true")).out
     ctx.true("landlock" not in outline, outline)
-    mounts = ["unshare", "-Urm", "sh", "-c", "mount -t tmpfs none /tmp && echo mounted"]
+    mounts = ["/usr/bin/python3", "-c", MOUNT]
     ctx.ok(run(ctx, "--allow-userns", "--", *mounts), "mounted")
     # Limits of ports do not hinder it.
     if abi() >= ABI_OF["ports"]:
         ctx.ok(run(ctx, "--allow-userns", "--tcp-connect", "1", "--", *mounts), "mounted")
-    line = ["--unshare-user", "--ro-bind", "/", "/", "--dev", "/dev", "--cap-drop", "ALL"]
+    line = ["--unshare-user", "--bind", "/", "/", "--dev", "/dev", "--cap-drop", "ALL"]
     ctx.ok(ctx.bw(*line, *mounts), "mounted")
     got = ctx.bw(*line, "--landlock", "auto", *mounts)
-    ctx.true(got.rc != 0 and "mounted" not in got.out, f"refused under Landlock: {got}")
+    ctx.fails(got, 1, "not permitted")
 
 
 @case("LANDLOCK-signals", "signals and abstract sockets stay inside where no namespace keeps them, and do not without")
@@ -217,7 +229,8 @@ def further(ctx):
                   "try:\n    os.readlink('/proc/2/exe'); print('traced')\n"
                   "except OSError as error: print(error.errno)\n"
                   "os.kill(2, 15)\n")
-        got = ctx.ok(ctx.run(ctx.nsbox, "exec", name, "--", "python3", "-c", script))
+        # Its own end comes with that of the main command.
+        got = ctx.run(ctx.nsbox, "exec", name, "--", "python3", "-uc", script)
         # It is another domain: what ptrace(2) is asked about is refused.
         ctx.eq(got.out, "['x']\n" + ("traced\n" if option == "off" else "13\n"), option)
         ctx.eq(keeper.wait(20), 7, "the main command heard the signal")
@@ -297,7 +310,7 @@ OTHER_KERNELS = (("ENOSYS", "the kernel has no Landlock"), ("EOPNOTSUPP", "does 
       "by name fails")
 def lacking(ctx):
     for error, reason in OTHER_KERNELS:
-        deny = [probe(ctx, "deny_syscalls"), error, "landlock_create_ruleset", "--"]
+        deny = [probe(ctx, "deny_syscalls"), error, str(CREATE_RULESET), "--"]
         ctx.ok(ctx.run(*deny, ctx.nsbox, "run", "--", "echo", "fine"), "fine")
         ctx.true("landlock   off: the kernel has" in ctx.ok(ctx.run(*deny, ctx.nsbox, "run", "--dry-run", "--", "true")).out,
                  "the outline")
@@ -305,8 +318,8 @@ def lacking(ctx):
             ctx.fails(ctx.run(*deny, ctx.nsbox, "run", *words, "--", "true"), 125, reason)
             if abi() >= ABI_OF["ports"]:
                 ctx.ok(run(ctx, *words, "--", "true"))
-    for call in ("landlock_add_rule", "landlock_restrict_self"):
-        deny = [probe(ctx, "deny_syscalls"), "EPERM", call, "--"]
+    for call in (ADD_RULE, RESTRICT_SELF):
+        deny = [probe(ctx, "deny_syscalls"), "EPERM", str(call), "--"]
         ctx.fails(ctx.run(*deny, ctx.nsbox, "run", "--", "true"), 125, "of Landlock")
 
 
@@ -423,7 +436,8 @@ def only_folder(ctx):
     ctx.true(os.path.isdir("/usr/bin"), "no link is followed")
     ctx.eq(run(ctx, "--landlock", "only", "--", "no-such-program", env=env).rc, 127, "no such program")
     ctx.eq(os.listdir(top), [], "gone where nothing ran")
-    ctx.ok(run(ctx, "--landlock", "only", "--dry-run", "--", "true", env=env), "namespaces none")
+    ctx.true("namespaces none" in ctx.ok(run(ctx, "--landlock", "only", "--dry-run", "--", "true", env=env)).out,
+             "the outline")
     ctx.eq(os.listdir(top), [], "nothing is made for a look")
     keeper = ctx.popen(ctx.nsbox, "run", "--landlock", "only", "--", "sh", "-c", mess + "echo up; sleep 60", stdout=-1,
                        env=env)

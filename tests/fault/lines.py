@@ -131,6 +131,18 @@ def command_lines(place, root):
         Line("policy", ["--unshare-user", "--unshare-pid", "--cap-drop", "ALL", "--seccomp-policy", "default", *base],
              sealed_asks, own="mnt pid user",
              expect={**sealed, **bounded, **inside_init, "self.Seccomp:": "2", "init.Seccomp:": "2", "pids": "2 1"}),
+        Line("landlock", ["--unshare-user", "--unshare-pid", "--cap-drop", "ALL", "--landlock", "auto", *base],
+             sealed_asks, own="mnt pid user", expect={**sealed, **bounded, **inside_init, "pids": "2 1"}),
+        Line("landlock-only", [
+            "--landlock", "only", "--unshare-net", "--die-with-parent", "--seccomp", "9",
+            *(word for path in ("/usr", "/bin", "/lib", "/lib64", "/proc", place.tools)
+              for word in ("--ro-bind-try", path, path)), "--bind", place.writable, place.writable],
+            [f"write:{place.work}/new", "write:/new", f"write:{place.writable}/new", f"read:{place.lower}/from"],
+            fds={9: place.filter},
+            expect={**bare, "self.NoNewPrivs:": "1", f"write {place.work}/new": "EACCES", "write /new": "EACCES",
+                    f"write {place.writable}/new": "ok", f"read {place.lower}/from": "EACCES",
+                    "self.Seccomp:": "2", "filtered": "EXDEV", "pdeathsig": "9"},
+            volatile=["ns.mnt", "init fd /proc/1/fd", "init /proc/1/mem", "init /proc/1/environ"]),
         Line("limits", ["--unshare-pid", "--die-with-parent", "--memory", "64M", "--pids", "20", "--nice", "3", *base],
              sealed_asks, own="mnt pid", only="root",
              expect={**sealed, **user_caps, **inside_init, "pdeathsig": "9", "groups": str(place.hierarchies)}),

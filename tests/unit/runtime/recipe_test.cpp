@@ -30,6 +30,7 @@ void check_same(const Recipe& got, const Recipe& wanted)
     CHECK(got.umask == wanted.umask);
     CHECK(got.own_keyring == wanted.own_keyring);
     CHECK(got.landlock == wanted.landlock);
+    CHECK(got.in_place == wanted.in_place);
     CHECK(got.limits == wanted.limits);
     CHECK(got.group == wanted.group);
 }
@@ -52,6 +53,7 @@ Recipe full_recipe()
     recipe.own_keyring = true;
     recipe.landlock = runtime::LandlockRules{
         0xffff, 3, 1, {{"/", 13, false}, {"/a b", 0, true}}, {{1, 65535, 2}, {0, 0, 1}}};
+    recipe.in_place = true;
     recipe.limits = {"/sys/fs/cgroup/memory/x", ""};
     recipe.group = "/sys/fs/cgroup/a b";
     return recipe;
@@ -81,6 +83,7 @@ TEST_CASE("recipe: each part changes the bytes")
     CHECK(changed([](Recipe& r) { r.likely_directory = "/"; }));
     CHECK(changed([](Recipe& r) { r.home = "/"; }));
     CHECK(changed([](Recipe& r) { r.landlock.emplace(); }));
+    CHECK(changed([](Recipe& r) { r.in_place = true; }));
     CHECK(changed([](Recipe& r) { r.filters = {{}}; }));
     CHECK(changed([](Recipe& r) { r.bounding = 0; }));
     CHECK(changed([](Recipe& r) { r.capabilities = 0; }));
