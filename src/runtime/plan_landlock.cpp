@@ -31,15 +31,15 @@ bool lies_below(const std::string& path, const std::string& above)
     return above == "/" || path == above || path.starts_with(above + "/");
 }
 
-constexpr std::uint64_t writing = ns::landlock_everything;
+constexpr std::uint64_t writing = ns::landlock_everything & ~ns::landlock_ioctl_dev;
 /// A device, pipe or socket can be written to on a read-only mount.
 constexpr std::uint64_t devices = ns::landlock_of_files | ns::landlock_read_dir;
 
 std::uint64_t access_of(Access access, Devices has_devices)
 {
-    if (access == Access::read_write)
-        return writing;
-    return has_devices == Devices::allowed ? ns::landlock_reading | devices : ns::landlock_reading;
+    const std::uint64_t access_to_files =
+        access == Access::read_write ? writing : ns::landlock_reading;
+    return has_devices == Devices::allowed ? access_to_files | devices : access_to_files;
 }
 
 /// Where the operations put mounts, and what these let through.
@@ -60,11 +60,14 @@ struct Collector {
     void operator()(const Tmpfs& it) { put(it.destination, writing); }
     // These two are noexec.
     void operator()(const Mqueue& it) { put(it.destination, writing & ~ns::landlock_execute); }
-    void operator()(const Proc& it) { put(it.destination, devices & ~ns::landlock_execute); }
+    void operator()(const Proc& it)
+    {
+        put(it.destination, devices & ~(ns::landlock_execute | ns::landlock_ioctl_dev));
+    }
     // What is below stays as it is when it is made read-only.
     void operator()(const Dev& it)
     {
-        put(it.destination, writing);
+        put(it.destination, writing | devices);
         put(it.destination + "/pts", devices);
         put(it.destination + "/shm", writing);
     }
@@ -77,10 +80,9 @@ struct Collector {
         const auto found = mounts.find(normal(it.destination));
         if (found == mounts.end())
             return;
-        const bool is_dev = mounts.contains(normal(it.destination + "/pts"));
-        found->second = is_dev ? ns::landlock_reading | devices
-                               : found->second & (ns::landlock_reading | devices) &
-                                     ~(ns::landlock_write_file | ns::landlock_truncate);
+        const bool has_devices = (found->second & ns::landlock_ioctl_dev) != 0;
+        found->second &= ns::landlock_execute | ns::landlock_read_file | ns::landlock_read_dir;
+        found->second |= has_devices ? devices : 0;
     }
     template <class Other>
     void operator()(const Other&)

@@ -44,7 +44,10 @@ std::uint32_t answer(const std::vector<std::uint8_t>& bytes, Abi abi, const char
     REQUIRE(bytes.size() % sizeof(sock_filter) == 0);
     std::vector<sock_filter> program(bytes.size() / sizeof(sock_filter));
     std::memcpy(program.data(), bytes.data(), bytes.size());
-    const auto number = ns::seccomp::number_of(abi, name);
+    // libseccomp has this one of i386 as a part of socketcall(2) alone.
+    const bool is_left_out = abi == Abi::i386 && std::string_view{name} == "sendmmsg";
+    const auto number =
+        is_left_out ? std::optional<std::uint32_t>{345} : ns::seccomp::number_of(abi, name);
     REQUIRE(number.has_value());
     return tests::answer(program, tests::call(abi, *number, arguments));
 }
