@@ -47,9 +47,11 @@ int add(const LandlockPath& it, std::uint64_t handled, int ruleset, ChildState& 
         return state.failed(site, rc);
     };
     const Fd file{raw::openat(AT_FDCWD, it.path, O_PATH | O_CLOEXEC)};
-    // What cannot be opened here cannot be by the command, which has no more rights.
+    // What is out of reach here is so for the command too, which has no more rights.
+    if (!file && it.may_be_missing && raw::faccessat(AT_FDCWD, it.path, F_OK) < 0)
+        return 0;
     if (!file)
-        return it.may_be_missing ? 0 : failed(Site::source, file.error());
+        return failed(Site::source, file.error());
     struct ::stat status;
     int rc = raw::fstat(file.get(), &status);
     if (rc == 0)

@@ -101,15 +101,15 @@ std::vector<LandlockPath> rules_of(const std::map<std::string, std::uint64_t>& m
                                    bool each_for_itself, Plan& plan)
 {
     std::vector<LandlockPath> rules;
-    for (const auto& [path, access] : mounts) {
-        const bool is_needless = !each_for_itself && is_plain(path) &&
-                                 std::any_of(mounts.begin(), mounts.end(), [&](const auto& other) {
-                                     return other.first != path && is_plain(other.first) &&
-                                            lies_below(path, other.first) &&
-                                            (access & ~other.second) == 0;
-                                 });
+    for (const auto& it : mounts) {
+        const auto covers = [&](const auto& other) {
+            return other.first != it.first && is_plain(other.first) &&
+                   lies_below(it.first, other.first) && (it.second & ~other.second) == 0;
+        };
+        const bool is_needless = !each_for_itself && is_plain(it.first) &&
+                                 std::any_of(mounts.begin(), mounts.end(), covers);
         if (!is_needless)
-            rules.push_back({plan.keep(path), access, path != "/"});
+            rules.push_back({plan.keep(it.first), it.second, it.first != "/"});
     }
     return rules;
 }

@@ -18,7 +18,7 @@ std::optional<std::string> namespaces_refused()
 {
     constexpr std::uint64_t flags =
         CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWNET | CLONE_NEWUTS;
-    const auto words = [](std::string reason, int err) {
+    const auto words = [](const std::string& reason, int err) {
         return reason.empty() ? std::string{::strerrordesc_np(err)} : reason;
     };
     int pidfd = -1;

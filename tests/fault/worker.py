@@ -100,7 +100,9 @@ class Worker:
             raise RuntimeError(f"the tracer failed: {done.stderr.decode()!r}, {report}")
         report = {key: value[0] if key != "left" else value for key, value in report.items()}
         rc = int(report["rc"]) if "rc" in report else 128 + int(report.get("signal", 0))
-        return Run(report, slurp(out + "/stdout"), slurp(out + "/stderr"),
+        errors = "".join(row for row in slurp(out + "/stderr").splitlines(keepends=True)
+                         if line.note is None or line.note not in row)
+        return Run(report, slurp(out + "/stdout"), errors,
                    {name: slurp(f"{out}/{name}") for name in line.outs.values()}, rc)
 
     # -- what must not change --
