@@ -638,6 +638,17 @@ void take_over(const PacketHeader* packet)
     self.flags = packet->flags;
 }
 
+/// What this program is outside of every sandbox; there it does not return.
+void be_another(const PacketHeader* packet)
+{
+    if ((packet->flags & runtime::packet_clear_up) != 0)
+        clear_up(packet);
+    if ((packet->flags & runtime::packet_guard) != 0)
+        guard(packet);
+    if ((packet->flags & runtime::packet_limits) != 0)
+        guard_limits(packet);
+}
+
 [[noreturn]] void init_main(long argc, char** argv)
 {
     if (argc != 2)
@@ -651,12 +662,7 @@ void take_over(const PacketHeader* packet)
     const std::size_t size = packet->size;
     if (const int rc = raw::prctl(PR_SET_DUMPABLE, 0); rc < 0)
         stop(channel, rc);
-    if ((packet->flags & runtime::packet_clear_up) != 0)
-        clear_up(packet);
-    if ((packet->flags & runtime::packet_guard) != 0)
-        guard(packet);
-    if ((packet->flags & runtime::packet_limits) != 0)
-        guard_limits(packet);
+    be_another(packet);
     take_over(packet);
     const std::uint64_t none = 0;
     int rc = follow_supervisor();

@@ -212,6 +212,50 @@ TEST_CASE("everyday: an overlay needs a root, and a root has to be there")
     CHECK(done.error().err == ENOENT);
 }
 
+TEST_CASE("everyday: under Landlock only there are the host's files and a folder, and no namespace")
+{
+    const Folder folder;
+    Everyday wish;
+    wish.landlock = Landlock::only;
+    Spec spec;
+    CHECK_FALSE(complete(spec, wish).has_value());
+    wish.work_directory = folder.path();
+    spec.environment.push_back({EnvironmentEdit::Kind::set, "TMPDIR", "/mine"});
+    spec = completed(wish, spec);
+    CHECK(spec.landlock == Landlock::only);
+    CHECK(spec.namespaces.user == Own::no);
+    CHECK(spec.namespaces.pid == Own::no);
+    CHECK(spec.namespaces.net == Own::yes);
+    CHECK(all<Bind>(spec).size() == spec.operations.size());
+    for (const Bind& bind : all<Bind>(spec)) {
+        CAPTURE(bind.source);
+        CHECK(bind.source == bind.destination);
+        const bool is_writable = bind.source == folder.path() || bind.source.starts_with("/dev/");
+        CHECK((bind.access == Access::read_write) == is_writable);
+    }
+    CHECK(spec.directory == folder.path());
+    CHECK(spec.environment.at(1).name == "TMPDIR");
+    CHECK(spec.environment.back().value == "/mine");
+    CHECK_FALSE(spec.seccomp_programs.empty());
+    for (const auto change : {+[](Everyday& it) { it.root = "/"; },
+                              +[](Everyday& it) { it.changes = Everyday::Changes::temporary; },
+                              +[](Everyday& it) { it.as_root = true; }}) {
+        Everyday other = wish;
+        change(other);
+        Spec refused;
+        CHECK_FALSE(complete(refused, other).has_value());
+    }
+}
+
+TEST_CASE("everyday: Landlock is automatic, and off where the command may mount")
+{
+    CHECK(completed({}).landlock == Landlock::automatic);
+    CHECK_FALSE(completed({}).mounts_inside);
+    Everyday wish;
+    wish.allow_user_namespaces = true;
+    CHECK(completed(wish).mounts_inside);
+}
+
 TEST_CASE("everyday: an outline has a line for each thing, and no variable's value")
 {
     Spec spec;

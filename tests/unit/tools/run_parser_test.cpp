@@ -136,6 +136,28 @@ TEST_CASE("run: a network is loopback alone unless another is named")
     CHECK(contains(error_of({"-p", "80:80", "x"}), "--net user"));
 }
 
+TEST_CASE("run: Landlock is behind the mounts unless something else is said")
+{
+    CHECK(run_of({"x"}).base.landlock == Landlock::automatic);
+    CHECK(run_of({"--landlock", "off", "x"}).base.landlock == Landlock::off);
+    CHECK(run_of({"--landlock=only", "x"}).base.landlock == Landlock::only);
+    CHECK(contains(error_of({"--landlock", "on", "x"}), "auto, off or only"));
+    CHECK_FALSE(run_of({"x"}).falls_back);
+    CHECK(run_of({"--fallback", "landlock", "x"}).falls_back);
+    CHECK(contains(error_of({"--fallback", "none", "x"}), "--fallback takes landlock"));
+    CHECK_FALSE(run_of({"x"}).request.spec.tcp_connect.has_value());
+    const Spec spec =
+        run_of({"--tcp-connect", "443,8000-8010", "--tcp-connect", "0", "--tcp-bind", "none", "x"})
+            .request.spec;
+    REQUIRE(spec.tcp_connect->size() == 3);
+    CHECK(spec.tcp_connect->at(1).first == 8000);
+    CHECK(spec.tcp_connect->at(1).last == 8010);
+    CHECK(spec.tcp_connect->at(2).last == 0);
+    CHECK(spec.tcp_bind->empty());
+    for (const char* wrong : {"", "65536", "2-1", "1,", "-", "x", "1-2-3", "+1", " 1"})
+        CHECK(contains(error_of({"--tcp-bind", wrong, "x"}), "ports from 0 to 65535"));
+}
+
 TEST_CASE("run: what contradicts itself is refused")
 {
     CHECK(contains(error_of({"--shell", "a", "--script", "b"}), "use one"));
