@@ -105,6 +105,7 @@ constexpr OptionInfo table[] = {
     {Opt::cpu_time, "--cpu-time", "TIME", 1, "End the sandbox when it used so much processor time", an},
     {Opt::distinct_status, "--distinct-status", "", 0, "Exit with 125 where nsbox fails, 126 or 127 where\nthe command cannot be executed or found", ""},
     {Opt::events_fd, "--events-fd", "FD", 1, "Write everything that happens to FD, as JSON", an},
+    {Opt::log_denials, "--log-denials", "[=FD|FILE]", optional_argument, "Write what the command is refused, and the option that\nwould allow it, as JSON (to standard error); slow", ""},
     {Opt::name, "--name", "NAME", 1, "Let nsbox ps, exec, kill and wait find it as NAME", an},
     {Opt::map_uid, "--map-uid", "INSIDE:OUTSIDE:COUNT", 1, "Map COUNT user ids from INSIDE on to the host's\nfrom OUTSIDE on; the only ones, with others of these", an},
     {Opt::map_gid, "--map-gid", "INSIDE:OUTSIDE:COUNT", 1, "The same for group ids", an},

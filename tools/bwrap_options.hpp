@@ -106,16 +106,20 @@ enum class Opt {
     cpu_time,
     distinct_status,
     events_fd,
+    log_denials,
     name,
     pty,
     pty_size,
 };
 
+/// In place of a number of arguments: one behind an equals sign, or none.
+inline constexpr int optional_argument = -1;
+
 struct OptionInfo {
     Opt opt;
     const char* name;       ///< With its two dashes.
     const char* arguments;  ///< As the help shows them.
-    int count;              ///< How many there are.
+    int count;              ///< How many there are; see optional_argument.
     const char* text;       ///< One line a '\n'.
     const char* missing;    ///< What is said when arguments are missing.
 };

@@ -157,7 +157,7 @@ BwrapParser::Outcome BwrapParser::parse_option(const Words& words, std::size_t& 
         option == nullptr && equals != std::string::npos) {
         name = word.substr(0, equals);
         option = find_option(name);
-        if (option != nullptr && option->count > 0)
+        if (option != nullptr && option->count != 0)
             value = word.substr(equals + 1);
         else
             option = nullptr;
@@ -178,6 +178,8 @@ bool BwrapParser::take_arguments(const OptionInfo& option, const Words& words, s
 {
     if (value)
         arguments.push_back(*value);
+    if (option.count == optional_argument)
+        return true;
     while (arguments.size() < static_cast<std::size_t>(option.count) && at < words.size())
         arguments.push_back(words[at++]);
     if (arguments.size() == static_cast<std::size_t>(option.count))
@@ -329,6 +331,7 @@ BwrapParser::Outcome BwrapParser::run_option(const OptionInfo& option, const Wor
     case Opt::cpu_time:
     case Opt::distinct_status:
     case Opt::events_fd:
+    case Opt::log_denials:
     case Opt::name:
     case Opt::pty:
     case Opt::pty_size:
@@ -815,6 +818,29 @@ bool BwrapParser::to_name(const std::string& text)
     return true;
 }
 
+bool BwrapParser::log_denials(const std::optional<std::string>& text)
+{
+    DenialLog log;
+    log.options = DenialLog::Options::bwrap;
+    if (text && text->empty())
+        return fail("--log-denials= takes a descriptor's number or a file");
+    const bool is_number = text && std::all_of(text->begin(), text->end(),
+                                               [](char c) { return c >= '0' && c <= '9'; });
+    if (is_number &&
+        (!to_fd(*text, log.descriptor) || !check_status_fd(log.descriptor, "log_denials")))
+        return false;
+    if (text && !is_number) {
+        constexpr mode_t mode = 0600;
+        log.descriptor = ::open(
+            text->c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, mode);
+        if (log.descriptor < 0)
+            return fail(with_errno("Can't open the file of --log-denials " + *text));
+    }
+    spec_.denials = log;
+    spec_.end_with_command = true;
+    return true;
+}
+
 bool BwrapParser::apply_life(const OptionInfo& option, const Words& a)
 {
     switch (option.opt) {
@@ -840,6 +866,8 @@ bool BwrapParser::apply_life(const OptionInfo& option, const Words& a)
     case Opt::events_fd:
         return to_fd(a[0], spec_.events_descriptor, option) &&
                check_status_fd(*spec_.events_descriptor, "events_fd");
+    case Opt::log_denials:
+        return log_denials(a.empty() ? std::nullopt : std::optional{a[0]});
     case Opt::name:
         return to_name(a[0]);
     case Opt::pty:

@@ -75,6 +75,7 @@ private:
                      std::chrono::milliseconds& time);
     bool to_window_size(const std::string& text);
     bool to_name(const std::string& text);
+    bool log_denials(const std::optional<std::string>& text);
     bool apply_modifier(const OptionInfo& option, const Words& a);
     bool add_bind(const Words& a, Access access, Devices devices, IfMissing missing);
     bool apply_network(Opt opt, const std::string& text);

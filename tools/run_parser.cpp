@@ -150,6 +150,7 @@ bool is_shared(Opt opt)
     case Opt::kill_after:
     case Opt::cpu_time:
     case Opt::events_fd:
+    case Opt::log_denials:
     case Opt::name:
     case Opt::pty:
     case Opt::pty_size:
@@ -203,6 +204,8 @@ public:
         if (!shared_.finish() || !check())
             return std::nullopt;
         Request request = std::move(shared_.request());
+        if (request.spec.denials)
+            request.spec.denials->options = DenialLog::Options::run;
         if (!request.policies.empty())
             request_.base.policies = std::move(request.policies);
         request_.base.allow_user_namespaces = request.allow_user_namespaces;

@@ -9,17 +9,6 @@
 
 namespace nsbox {
 
-/// What a filter of system calls is to let through.
-struct FilterWish {
-    /// "default" (what untrusted programs of all kinds need), "strict" (for programs that compute), or
-    /// a file: in nsbox's text format (doc/seccomp.md), or a JSON profile as the OCI runtime
-    /// specification and Docker have it.
-    std::string policy = "default";
-    bool user_namespaces = false;  ///< Circumstance "userns": the command may make user namespaces.
-    bool tracing = false;          ///< Circumstance "tracing": it may trace its own processes.
-    std::vector<std::string> capabilities;  ///< What it has: "CAP_NET_RAW"; a circumstance each.
-};
-
 /// The classic BPF program of a policy, for Spec::seccomp_programs: for this machine's calling
 /// conventions, see seccomp(2). Opens files by their path as the caller. Any thread. Fails with the
 /// file and line of what is wrong.

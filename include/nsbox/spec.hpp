@@ -370,6 +370,30 @@ enum class Landlock {
     only,
 };
 
+/// What a filter of system calls is to let through: see nsbox/seccomp.hpp.
+struct FilterWish {
+    /// "default" (what untrusted programs of all kinds need), "strict" (for programs that compute), or
+    /// a file: in nsbox's text format (doc/seccomp.md), or a JSON profile as the OCI runtime
+    /// specification and Docker have it.
+    std::string policy = "default";
+    bool user_namespaces = false;  ///< Circumstance "userns": the command may make user namespaces.
+    bool tracing = false;          ///< Circumstance "tracing": it may trace its own processes.
+    std::vector<std::string> capabilities;  ///< What it has: "CAP_NET_RAW"; a circumstance each.
+};
+
+/// A record of what the command was refused, and of the option that would allow it: JSON, an object a line
+/// (doc/denials.md). A thread of this process serves it, and the command waits for that thread at every
+/// call that may be one to record: for finding out, not for every day. Each call that it would not answer any
+/// more fails, so the sandbox ends with its command and with this process. Fails where a process around this
+/// one has such a listener already (seccomp_unotify(2)).
+struct DenialLog {
+    DescriptorNumber descriptor = 2;  ///< Borrowed until the sandbox has ended.
+    /// Whose options the records name.
+    enum class Options { run, bwrap };
+    Options options = Options::run;
+    bool has_root = false;  ///< There is an Everyday::root; complete() says so.
+};
+
 /// What a sandbox is to be. A plain value: copying it copies the wish, nothing else.
 struct Spec {
     Namespaces namespaces;
@@ -427,7 +451,10 @@ struct Spec {
     std::vector<std::string> lock_files;  ///< Paths inside; a shared record lock is held on each.
     std::vector<DescriptorNumber> sync_descriptors;  ///< Stay open while the sandbox lives.
     std::vector<std::vector<std::uint8_t>> seccomp_programs;  ///< Classic BPF, loaded in order.
-    std::optional<DescriptorNumber> seccomp_descriptor;       ///< One program, read late.
+    /// With `denials`: what add_filter() made some of these for, by their numbers; an empty policy: it did not.
+    std::vector<FilterWish> filter_wishes;
+    std::optional<DescriptorNumber> seccomp_descriptor;  ///< One program, read late.
+    std::optional<DenialLog> denials;
 
     std::optional<DescriptorNumber> block_descriptor;     ///< Read before the command is executed.
     std::optional<DescriptorNumber> user_map_descriptor;  ///< Someone else writes the id maps and

@@ -150,7 +150,7 @@ void settle_parent_death(const ChildProgram& program) noexcept
     // Filters may forbid all but exec, so this is said before they are loaded.
     if (!tell(program.channel, Message{Tell::about_to_exec, 0, 0, 0}))
         raw::exit_group(1);
-    if (const int rc = load_filters(command); rc < 0)
+    if (const int rc = load_own_filters(command, program.channel); rc < 0)
         give_up(program.channel, Tell::filter_failed, rc, starting);
     give_up(program.channel, Tell::exec_failed, execute(command, first));
 }

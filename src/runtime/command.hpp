@@ -14,6 +14,8 @@ struct Filter {
     std::size_t count;
 };
 
+inline constexpr std::size_t pass_words = 3;
+
 struct Command {
     const char* const* candidates;  ///< Paths to try, in order.
     std::size_t candidate_count;
@@ -22,6 +24,12 @@ struct Command {
     const char** shell_argv;  ///< For a file that is no program: "/bin/sh", a slot, arguments.
     const Filter* filters;
     std::size_t filter_count;
+    /// What the command gets in their place where denials are logged, or none: the first is loaded with a
+    /// listener, see seccomp_unotify(2).
+    const Filter* logged;
+    std::size_t logged_count;
+    /// The words behind a call's own arguments that the first of them lets through: see load_logged().
+    std::uint64_t pass[pass_words];
     std::uint64_t ambient;  ///< Capabilities to keep over exec.
     bool die_with_parent;
     bool terminal;  ///< A session of its own, whose controlling terminal is standard input.
@@ -47,6 +55,7 @@ enum class Tell : std::uint32_t {
     maps,           ///< The id maps are to be written now.
     terminal,       ///< The master of the sandbox's terminal comes along.
     landlock_failed,  ///< Landlock could not be put in force; value: errno.
+    listener,         ///< The listener of the command's filter comes along.
 };
 
 struct Message {
@@ -82,6 +91,9 @@ int enter_landlock(const Command& command) noexcept;
 /// Loads the filters in order; 0 or -errno. Only prctl is used, so that a filter may deny all
 /// other calls to the next one.
 int load_filters(const Command& command) noexcept;
+
+/// The same for the command itself, whose filter may have a listener: it goes over the channel.
+int load_own_filters(const Command& command, int channel) noexcept;
 
 /// Executes candidates from number `first` on; returns -errno only. Calls nothing but execve.
 int execute(const Command& command, int first) noexcept;

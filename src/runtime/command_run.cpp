@@ -73,19 +73,65 @@ int enter_landlock(const Command& command) noexcept
     return static_cast<int>(raw::call(SYS_landlock_restrict_self, command.ruleset, 0));
 }
 
+namespace {
+
+sock_fprog program_of(const Filter& filter) noexcept
+{
+    sock_fprog program{};
+    program.len = static_cast<unsigned short>(filter.count);
+    program.filter = static_cast<sock_filter*>(const_cast<void*>(filter.instructions));
+    return program;
+}
+
+// Of linux/seccomp.h, newer than the headers may be.
+constexpr unsigned long new_listener = 1UL << 3;   // SECCOMP_FILTER_FLAG_NEW_LISTENER
+constexpr unsigned long wait_killable = 1UL << 5;  // SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV, 5.19
+
+/// The listener has to reach the supervisor though the filter that it belongs to may refuse what that
+/// takes, and so have the filters behind it. Neither call looks at these words; the filter does.
+int load_logged(const Command& command, int channel) noexcept
+{
+    sock_fprog first = program_of(command.logged[0]);
+    // A signal must not interrupt a call whose answer is on its way: Go's runtime sends many.
+    long listener =
+        raw::call(SYS_seccomp, SECCOMP_SET_MODE_FILTER, new_listener | wait_killable, &first);
+    if (listener == -EINVAL)
+        listener = raw::call(SYS_seccomp, SECCOMP_SET_MODE_FILTER, new_listener, &first);
+    if (listener < 0)
+        return static_cast<int>(listener);
+    const Message message{Tell::listener, 0, 0, 0};
+    const long sent = sys::send_with_descriptors(channel, &message, sizeof message,
+                                                 {static_cast<int>(listener)}, 0, command.pass);
+    raw::close(static_cast<int>(listener));
+    if (sent < 0)
+        return static_cast<int>(sent);
+    for (std::size_t i = 1; i < command.logged_count; ++i) {
+        const sock_fprog program = program_of(command.logged[i]);
+        const long rc = raw::call(SYS_prctl, PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program,
+                                  command.pass[0], command.pass[1], command.pass[2]);
+        if (rc < 0)
+            return static_cast<int>(rc);
+    }
+    return 0;
+}
+
+}  // namespace
+
 int load_filters(const Command& command) noexcept
 {
     for (std::size_t i = 0; i < command.filter_count; ++i) {
-        sock_fprog program{};
-        program.len = static_cast<unsigned short>(command.filters[i].count);
-        program.filter =
-            static_cast<sock_filter*>(const_cast<void*>(command.filters[i].instructions));
+        const sock_fprog program = program_of(command.filters[i]);
         const int rc = raw::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER,
                                   reinterpret_cast<unsigned long>(&program));
         if (rc < 0)
             return rc;
     }
     return 0;
+}
+
+int load_own_filters(const Command& command, int channel) noexcept
+{
+    return command.logged_count > 0 ? load_logged(command, channel) : load_filters(command);
 }
 
 int execute(const Command& command, int first) noexcept

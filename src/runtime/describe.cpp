@@ -701,6 +701,12 @@ Error describe_failure(const Plan& plan, const Message& message, const std::stri
                 {},
                 {},
                 "the program may be invalid, or the kernel is built without CONFIG_SECCOMP_FILTER"};
+        if (err == EBUSY && plan.denials)
+            return {err,
+                    "Can't log denials",
+                    {},
+                    "a process around this one is asked about its calls already",
+                    "of sandboxes in each other only one can have --log-denials"};
         return {err, "prctl(PR_SET_SECCOMP)", {}, {}, {}};
     case Tell::landlock_failed:
         return {err,

@@ -446,6 +446,8 @@ void add_root_capabilities(Spec& spec)
 
 Result<> add_policies(Spec& spec, const Everyday& wish)
 {
+    if (spec.denials)
+        spec.denials->has_root = !wish.root.empty();
     std::vector<std::vector<std::uint8_t>> own = std::move(spec.seccomp_programs);
     spec.seccomp_programs.clear();
     for (const std::string& policy : wish.policies)

@@ -4,6 +4,7 @@
 
 #include "init_bytes.hpp"  // Generated: the program of src/runtime/init/.
 
+#include <algorithm>
 #include <cstring>
 #include <linux/memfd.h>
 
@@ -71,10 +72,10 @@ private:
     std::vector<unsigned char> bytes_;
 };
 
-std::uint32_t add_filters(Block& block, const Plan& plan)
+std::uint32_t add_filters(Block& block, const std::vector<std::vector<std::uint8_t>>& filters)
 {
     std::vector<std::uint64_t> table;
-    for (const std::vector<std::uint8_t>& program : plan.filters) {
+    for (const std::vector<std::uint8_t>& program : filters) {
         table.push_back(block.add_bytes(program.data(), program.size()));
         table.push_back(program.size() / 8);
     }
@@ -111,8 +112,11 @@ PacketHeader fill(Block& block, const Plan& plan, int channel)
     header.argv = block.add_texts(plan.argv);
     header.envp = block.add_texts(plan.envp);
     header.shell_argv = block.add_texts(plan.shell_argv);
-    header.filters = add_filters(block, plan);
+    header.filters = add_filters(block, plan.filters);
     header.filter_count = static_cast<std::uint32_t>(plan.filters.size());
+    header.logged = add_filters(block, plan.logged_filters);
+    header.logged_count = static_cast<std::uint32_t>(plan.logged_filters.size());
+    std::copy(plan.pass.begin(), plan.pass.end(), header.pass);
     header.pwd_slot = static_cast<std::uint32_t>(plan.pwd_slot);
     for (std::size_t i = 0; i < pwd_choices; ++i)
         header.pwd[i] = block.add_text(plan.pwd[i]);

@@ -171,6 +171,7 @@ public:
         // A child with a copy of the memory would not see what is read later.
         if (plan_.seccomp >= 0 && !plan_.share_memory)
             TRY(read_filter());
+        make_logged_filters();
         TRY(open_host_terminal());
         TRY(make_limits());
         prepare_group();
@@ -210,6 +211,7 @@ public:
         if (network_)
             network_->follow(running.pidfd);
         running.network = std::move(network_);
+        running.denials = std::move(denials_);
         running.ends_with_network = plan_.ends_with_network;
         if (in_group_)
             running.group = std::move(group_);
@@ -523,6 +525,22 @@ private:
         program_.words_size = fields[env_end] - fields[arg_start];
     }
 
+    /// Behind the filters' last change.
+    void make_logged_filters()
+    {
+        if (!plan_.denials)
+            return;
+        // Filled at once: see getrandom(2) on sizes up to 256.
+        (void)raw::call(SYS_getrandom, plan_.pass.data(), sizeof plan_.pass, 0);
+        plan_.logged_filters = logged_filters(plan_.filters, plan_.pass);
+        logged_.clear();
+        for (const std::vector<std::uint8_t>& program : plan_.logged_filters)
+            logged_.push_back({program.data(), program.size() / 8});
+        program_.command.logged = logged_.data();
+        program_.command.logged_count = logged_.size();
+        std::copy(plan_.pass.begin(), plan_.pass.end(), program_.command.pass);
+    }
+
     void fill_filters()
     {
         filters_.clear();
@@ -649,6 +667,11 @@ private:
                 terminal_ = std::move(received.descriptor);
                 continue;
             }
+            if (received.message.kind == Tell::listener) {
+                if (!start_log(std::move(received.descriptor)))
+                    return Received{};
+                continue;
+            }
             if (moved) {
                 follow_move(received);
                 if (maps_wanted_ && moves_to_come() == 0 && !write_maps())
@@ -697,6 +720,22 @@ private:
         for (MapHelper& helper : helpers)
             TRY(helper.finish());
         return plan_.maps.deny_setgroups ? write_groups_directly(plan_.maps, pid_) : Result<>{};
+    }
+
+    /// The command waits for answers from here on.
+    bool start_log(Fd listener)
+    {
+        if (!plan_.denials || denials_ || !listener) {
+            failure_ = refuse("Can't log denials", {}, "the set-up sent no listener").value();
+            return false;
+        }
+        Result<std::unique_ptr<DenialLogger>> started =
+            DenialLogger::start(std::move(listener), *plan_.denials, plan_.filters);
+        if (started)
+            denials_ = std::move(*started);
+        else
+            failure_ = std::move(started.error());
+        return denials_ != nullptr;
     }
 
     bool attach_network(const Fd& network)
@@ -910,6 +949,8 @@ private:
     std::vector<Fd> locks_;
     std::vector<std::string> notes_;
     std::vector<Filter> filters_;
+    std::vector<Filter> logged_;
+    std::unique_ptr<DenialLogger> denials_;
     std::string packet_number_;
     const char* init_argv_[3] = {};
     ChildProgram program_;
@@ -951,6 +992,7 @@ Result<> Launch::read_late_filter()
 {
     TRY(read_filter());
     fill_filters();
+    make_logged_filters();
     if (!plan_.needs_init)
         return {};
     return fill_packet(plan_, program_.channel, packet_.get());

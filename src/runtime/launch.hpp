@@ -2,6 +2,7 @@
 
 #include "net/helper_client.hpp"
 #include "nsbox/nsbox.hpp"
+#include "runtime/denials/logger.hpp"
 #include "runtime/group.hpp"
 #include "runtime/group_limits.hpp"
 #include "runtime/plan.hpp"
@@ -35,6 +36,7 @@ struct Running {
     sys::Fd host;                  ///< Of the sandbox that was entered: its end ends the command.
     bool joined = false;           ///< It lives in a pid namespace that is not of its making.
     std::unique_ptr<Group> group;  ///< The control group that the command lives in, if it has one.
+    std::unique_ptr<DenialLogger> denials;
     std::unique_ptr<LimitGroups> limits;  ///< What holds everything in the sandbox to its limits.
 
     /// When the child is dead and reaped.

@@ -47,6 +47,7 @@ struct PacketHeader {
     std::int32_t ruleset;      ///< See Command.
     std::int32_t lifeline;     ///< A pipe whose one end init holds and the guard looks at, or -1.
     std::uint64_t ambient;
+    std::uint64_t pass[3];     ///< See Command.
     std::uint32_t candidates;  ///< Offsets of tables, each followed by a zero entry...
     std::uint32_t candidate_count;
     std::uint32_t argv;
@@ -54,6 +55,8 @@ struct PacketHeader {
     std::uint32_t shell_argv;
     std::uint32_t filters;  ///< ...and of pairs (offset, instruction count).
     std::uint32_t filter_count;
+    std::uint32_t logged;  ///< As `filters`.
+    std::uint32_t logged_count;
     std::uint32_t pwd_slot;          ///< The entry of envp that is replaced...
     std::uint32_t pwd[pwd_choices];  ///< ...by one of these strings...
     std::uint32_t pwd_choice;        ///< ...which the set-up child chose.

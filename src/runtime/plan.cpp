@@ -386,6 +386,8 @@ void plan_descriptors(const Spec& spec, Plan& plan)
     add_if(fds, spec.namespaces.join_user_last);
     add_if(fds, spec.namespaces.join_pid);
     add_if(fds, spec.seccomp_descriptor);
+    if (spec.denials && spec.denials->descriptor > 2)
+        fds.push_back(spec.denials->descriptor);
     add_if(fds, spec.block_descriptor);
     add_if(fds, spec.user_map_descriptor);
     if (spec.join_network && spec.join_network->by == JoinNetwork::By::descriptor)
@@ -565,6 +567,32 @@ void plan_finish(const Spec& spec, const Host& host, const std::vector<std::stri
         plan.steps.emplace_back(SetNice{*spec.nice});
 }
 
+/// What the command's calls are told by, when they are refused.
+DenialContext denial_context(const Spec& spec, bool own_network, std::size_t own_filters)
+{
+    DenialContext context;
+    context.descriptor = spec.denials->descriptor;
+    context.names_run_options = spec.denials->options == DenialLog::Options::run;
+    context.has_root = spec.denials->has_root;
+    FilterWish unknown;
+    unknown.policy.clear();
+    context.wishes = spec.filter_wishes;
+    context.wishes.resize(spec.seccomp_programs.size(), unknown);
+    context.wishes.insert(context.wishes.begin(), own_filters, unknown);
+    context.own_filters = own_filters;
+    const auto look_at = [&](const auto& network) {
+        context.network = network.outbound ? NetworkWall::translated : NetworkWall::no_outbound;
+        context.host_loopback = network.host_loopback;
+    };
+    if (spec.user_network)
+        look_at(*spec.user_network);
+    else if (spec.veth_network)
+        look_at(*spec.veth_network);
+    else if (own_network)
+        context.network = NetworkWall::loopback_only;
+    return context;
+}
+
 void plan_command(const Spec& spec, const std::vector<std::string>& environment, Plan& plan)
 {
     plan.argv_name = spec.command.front();
@@ -604,7 +632,7 @@ void plan_init(const Spec& spec, const Decisions& decisions, Plan& plan)
         !spec.command_is_pid_1 && (plan.own_pid || plan.subreaper || !spec.lock_files.empty() ||
                                    !spec.sync_descriptors.empty());
     plan.filters_early = plan.needs_init && !plan.subreaper && decisions.target == 0 &&
-                         !spec.seccomp_descriptor &&
+                         !spec.seccomp_descriptor && !spec.denials &&
                          std::all_of(spec.seccomp_programs.begin(), spec.seccomp_programs.end(),
                                      ns::seccomp::is_own_program);
     plan.ends_with_command = spec.end_with_command;
@@ -636,8 +664,15 @@ Result<> check_filter(const std::vector<std::uint8_t>& program)
 
 // The order of everything, in one place.
 // NOLINTNEXTLINE(readability-function-size)
-Result<Plan> plan(const Spec& spec, const Host& host)
+Result<Plan> plan(const Spec& wish, const Host& host)
 {
+    // A call that waits for an answer must not outlive who gives it.
+    std::optional<Spec> ending;
+    if (wish.denials && !(wish.die_with_parent && wish.end_with_command)) {
+        ending = wish;
+        ending->die_with_parent = ending->end_with_command = true;
+    }
+    const Spec& spec = ending ? *ending : wish;
     if (spec.command.empty())
         return refuse("No command", {}, "there is nothing to execute");
     const bool only_landlock = spec.landlock == Landlock::only;
@@ -711,6 +746,9 @@ Result<Plan> plan(const Spec& spec, const Host& host)
     if (host.terminal_at_hand || spec.terminal)
         plan.filters.push_back(ns::refuse_terminal_input());
     TRY(plan_landlock(spec, host, decisions.target, plan));
+    if (spec.denials)
+        plan.denials =
+            denial_context(spec, (plan.clone_flags & CLONE_NEWNET) != 0, plan.filters.size());
     plan_command(spec, environment, plan);
     return plan;
 }

@@ -4,6 +4,7 @@
 #include "net/user/protocol.hpp"
 #include "nsbox/spec.hpp"
 #include "runtime/command.hpp"
+#include "runtime/denials/context.hpp"
 #include "runtime/id_maps.hpp"
 #include "runtime/packet.hpp"
 #include "runtime/steps.hpp"
@@ -11,7 +12,9 @@
 #include "sys/fd.hpp"
 #include "sys/host.hpp"
 
+#include <array>
 #include <deque>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -70,6 +73,9 @@ struct Plan {
     std::size_t pwd_slot = 0;
     const char* pwd[pwd_choices] = {};
     std::vector<std::vector<std::uint8_t>> filters;
+    std::optional<DenialContext> denials;                   ///< What a log of denials is to know.
+    std::vector<std::vector<std::uint8_t>> logged_filters;  ///< See Command; made by launch()...
+    std::array<std::uint64_t, pass_words> pass{};           ///< ...as is this.
     std::uint64_t ambient = 0;
     bool executes_itself = false;  ///< The command is /proc/self/exe.
     sys::Fd program;               ///< What that is, opened by launch().

@@ -207,6 +207,8 @@ Result<std::unique_ptr<Sandbox::State>> Sandbox::begin(const Spec& spec, const W
         limits = TRY(prepare_limits(*changed, "nsbox-" + events.id(), notes));
     }
     runtime::Plan plan = TRY(make_plan(changed ? *changed : spec, network));
+    if (plan.denials)
+        plan.denials->sandbox = events.id();
     if (plan.wants_group)
         plan.group_name = "nsbox-" + events.id();
     std::optional<runtime::Registry> registry;
@@ -278,6 +280,8 @@ Result<ExitStatus> Sandbox::wait()
         if (status->reason == Reason::exited && status->signal == SIGKILL)
             status->reason = Reason::out_of_memory;
     }
+    if (running.denials)
+        running.denials->finish();
     pollfd child{running.pidfd.get(), POLLIN, 0};
     if (running.network && (state_->is_ending || ::poll(&child, 1, 0) != 0))
         running.network->await_end();
@@ -371,6 +375,9 @@ std::vector<int> Sandbox::descriptors() const
             fds.push_back(fd);
     if (running.limits)
         for (const int fd : running.limits->descriptors())
+            fds.push_back(fd);
+    if (running.denials)
+        for (const int fd : running.denials->descriptors())
             fds.push_back(fd);
     for (const sys::Fd& lock : state_->running.locks)
         fds.push_back(lock.get());

@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <cstddef>
+#include <cstdint>
 #include <sys/socket.h>
 
 namespace nsbox::sys {
@@ -14,10 +15,15 @@ namespace nsbox::sys {
 inline constexpr std::size_t most_passed = 4;
 
 /// Sends data with `count` descriptors, which stay open here; the number of bytes or -errno. Never
-/// raises SIGPIPE. `flags` as for sendmsg(2).
+/// raises SIGPIPE. `flags` as for sendmsg(2). `pass`: three words that go behind the call's arguments,
+/// which a filter of system calls may look at; or null.
 inline long send_with_descriptors(int socket, const void* data, std::size_t size, const int* fds,
-                                  std::size_t count, int flags = 0) noexcept
+                                  std::size_t count, int flags = 0,
+                                  const std::uint64_t* pass = nullptr) noexcept
 {
+    constexpr std::uint64_t none[3] = {};
+    if (pass == nullptr)
+        pass = none;
     if (count > most_passed)
         return -EINVAL;
     iovec part{const_cast<void*>(data), size};
@@ -36,16 +42,17 @@ inline long send_with_descriptors(int socket, const void* data, std::size_t size
     }
     long rc = 0;
     do {
-        rc = raw::call(SYS_sendmsg, socket, &header, flags | MSG_NOSIGNAL);
+        rc = raw::call(SYS_sendmsg, socket, &header, flags | MSG_NOSIGNAL, pass[0], pass[1],
+                       pass[2]);
     } while (rc == -EINTR);
     return rc;
 }
 
 template <std::size_t Count>
 long send_with_descriptors(int socket, const void* data, std::size_t size, const int (&fds)[Count],
-                           int flags = 0) noexcept
+                           int flags = 0, const std::uint64_t* pass = nullptr) noexcept
 {
-    return send_with_descriptors(socket, data, size, fds, Count, flags);
+    return send_with_descriptors(socket, data, size, fds, Count, flags, pass);
 }
 
 /// Receives data and at most `Count` descriptors, close-on-exec, which are the caller's then; those

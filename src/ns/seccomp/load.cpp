@@ -126,8 +126,15 @@ Result<> add_filter(Spec& spec, const std::string& policy, bool user_namespaces,
     // Root keeps what it has where there is no user namespace, as under bwrap.
     const bool keeps_all =
         spec.namespaces.user == Own::no && !spec.namespaces.join_user && ::geteuid() == 0;
-    spec.seccomp_programs.push_back(TRY(compile_filter(
-        {policy, user_namespaces, tracing, capabilities_after(spec.capabilities, keeps_all)})));
+    FilterWish wish{policy, user_namespaces, tracing,
+                    capabilities_after(spec.capabilities, keeps_all)};
+    spec.seccomp_programs.push_back(TRY(compile_filter(wish)));
+    if (!spec.denials)
+        return {};
+    FilterWish none;
+    none.policy.clear();
+    spec.filter_wishes.resize(spec.seccomp_programs.size(), none);
+    spec.filter_wishes.back() = std::move(wish);
     return {};
 }
 

@@ -96,6 +96,16 @@ const char** relocate(PacketHeader* packet, std::uint32_t offset)
     return reinterpret_cast<const char**>(table);
 }
 
+/// A filter is a pair (offset, count) in the packet and (pointer, count) in memory.
+const Filter* relocate_filters(char* base, std::uint32_t offset, std::uint32_t count)
+{
+    auto* const filters = reinterpret_cast<std::uint64_t*>(base + offset);
+    for (std::uint32_t i = 0; i < count; ++i)
+        filters[std::size_t{2} * i] =
+            reinterpret_cast<std::uint64_t>(base + filters[std::size_t{2} * i]);
+    return reinterpret_cast<const Filter*>(filters);
+}
+
 Command unpack(PacketHeader* packet)
 {
     char* const base = reinterpret_cast<char*>(packet);
@@ -106,13 +116,12 @@ Command unpack(PacketHeader* packet)
     command.envp = relocate(packet, packet->envp);
     command.envp[packet->pwd_slot] = base + packet->pwd[packet->pwd_choice];
     command.shell_argv = relocate(packet, packet->shell_argv);
-    // A filter is a pair (offset, count) in the packet and (pointer, count) in memory.
-    auto* const filters = reinterpret_cast<std::uint64_t*>(base + packet->filters);
-    for (std::uint32_t i = 0; i < packet->filter_count; ++i)
-        filters[std::size_t{2} * i] =
-            reinterpret_cast<std::uint64_t>(base + filters[std::size_t{2} * i]);
-    command.filters = reinterpret_cast<const Filter*>(filters);
+    command.filters = relocate_filters(base, packet->filters, packet->filter_count);
     command.filter_count = packet->filter_count;
+    command.logged = relocate_filters(base, packet->logged, packet->logged_count);
+    command.logged_count = packet->logged_count;
+    for (std::size_t i = 0; i < runtime::pass_words; ++i)
+        command.pass[i] = packet->pass[i];
     command.ambient = packet->ambient;
     command.program = packet->program;
     command.ruleset = packet->ruleset;
@@ -143,7 +152,7 @@ void run_command(void* argument)
     if (first < 0)
         fail(Tell::exec_failed, first);
     if (!has(runtime::packet_filter_early))
-        if (const int rc = runtime::load_filters(start.command); rc < 0)
+        if (const int rc = runtime::load_own_filters(start.command, self.channel); rc < 0)
             fail(Tell::filter_failed, rc);
     fail(Tell::exec_failed, runtime::execute(start.command, first));
 }
