@@ -584,6 +584,7 @@ DenialContext denial_context(const Spec& spec, bool own_network, std::size_t own
         context.network = network.outbound ? NetworkWall::translated : NetworkWall::no_outbound;
         context.host_loopback = network.host_loopback;
     };
+    context.network_option = spec.veth_network ? "--net veth" : "--net user";
     if (spec.user_network)
         look_at(*spec.user_network);
     else if (spec.veth_network)

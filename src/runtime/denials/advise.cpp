@@ -3,6 +3,8 @@
 #include "ns/seccomp/evaluate.hpp"
 #include "nsbox/seccomp.hpp"
 
+#include <algorithm>
+
 namespace nsbox::runtime {
 
 bool Adviser::would_allow(const std::string& what, const FilterWish& wish, const seccomp_data& call)
@@ -29,8 +31,12 @@ std::string Adviser::option_for(const seccomp_data& call)
         return "--allow-ptrace";
     other = wish_;
     other.capabilities = capability_names();
+    std::vector<std::string> names = capability_names();
+    // The one that opens nearly everything comes last.
+    std::stable_partition(names.begin(), names.end(),
+                          [](const std::string& name) { return name != "CAP_SYS_ADMIN"; });
     if (would_allow("all", other, call))
-        for (const std::string& name : capability_names()) {
+        for (const std::string& name : names) {
             other.capabilities = wish_.capabilities;
             other.capabilities.push_back(name);
             if (would_allow(name, other, call))

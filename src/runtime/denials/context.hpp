@@ -26,6 +26,8 @@ struct DenialContext {
     std::vector<FilterWish> wishes;
     std::size_t own_filters = 0;  ///< ...or, as the first so many, by nsbox for itself.
     NetworkWall network = NetworkWall::none;
+    const char* network_option =
+        "";  ///< How the sandbox's network was asked for, without restrictions.
     std::vector<Ports> host_loopback;
 };
 

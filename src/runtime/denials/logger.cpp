@@ -10,6 +10,7 @@
 #include "sys/raw.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
@@ -83,14 +84,15 @@ void drop_rights()
 }  // namespace
 
 struct DenialLogger::State {
-    sys::Fd listener;
+    sys::Fd listener;  ///< The thread's own, once that runs.
+    int listener_number = -1;
     sys::Fd stop;
     DenialContext context;
     std::vector<std::vector<sock_filter>> filters;
     std::vector<Adviser> advisers;
     std::map<std::uint32_t, const Watched*> watched;
     Digest digest;
-    bool is_writable = true;  ///< False: the reader is gone.
+    std::atomic<bool> is_writable = true;  ///< False: the reader is gone.
     std::vector<std::uint64_t> request;
     std::vector<std::uint64_t> response;
 
@@ -101,11 +103,11 @@ struct DenialLogger::State {
     void run();
     void serve();
     bool answer_one();
-    void refuse(const seccomp_notif& asked, std::size_t filter, std::uint32_t answer);
-    void look(const seccomp_notif& asked);
+    bool refuse(const seccomp_notif& asked, std::size_t filter, std::uint32_t answer);
+    bool look(const seccomp_notif& asked);
     std::pair<std::size_t, std::uint32_t> verdict(const seccomp_data& call) const;
     bool is_valid(std::uint64_t id) const;
-    void send(std::uint64_t id, int error, std::uint32_t flags);
+    bool send(std::uint64_t id, int error, std::uint32_t flags);
     void write_lines(const std::vector<std::string>& lines);
     bool write_line(const std::string& line);
     int time_to_wait() const;
@@ -116,6 +118,8 @@ void DenialLogger::State::run()
     ::prctl(PR_SET_NAME, "denials");
     drop_rights();
     serve();
+    // Whoever waits, or will, gets an error instead of no answer.
+    listener.reset();
     write_lines(digest.rest());
     const std::lock_guard lock{mutex};
     is_done = true;
@@ -153,6 +157,7 @@ void DenialLogger::State::serve()
     }
 }
 
+/// False where nothing can be answered any more.
 bool DenialLogger::State::answer_one()
 {
     std::fill(request.begin(), request.end(), 0);
@@ -161,11 +166,8 @@ bool DenialLogger::State::answer_one()
         // Whoever asked has gone meanwhile.
         return errno == ENOENT || errno == EINTR || errno == EAGAIN;
     const auto [filter, answer] = verdict(asked.data);
-    if (seccomp::is_stricter(answer, SECCOMP_RET_LOG))
-        refuse(asked, filter, answer);
-    else
-        look(asked);
-    return true;
+    return seccomp::is_stricter(answer, SECCOMP_RET_LOG) ? refuse(asked, filter, answer)
+                                                         : look(asked);
 }
 
 /// Which filter decides, and what: the strictest, as the kernel has it.
@@ -188,21 +190,23 @@ bool DenialLogger::State::is_valid(std::uint64_t id) const
     return ::ioctl(listener.get(), SECCOMP_IOCTL_NOTIF_ID_VALID, &id) == 0;
 }
 
-void DenialLogger::State::send(std::uint64_t id, int error, std::uint32_t flags)
+bool DenialLogger::State::send(std::uint64_t id, int error, std::uint32_t flags)
 {
     std::fill(response.begin(), response.end(), 0);
     auto& answer = *reinterpret_cast<seccomp_notif_resp*>(response.data());
     answer.id = id;
     answer.error = -error;
     answer.flags = flags;
-    // Who waited may have been killed.
-    while (::ioctl(listener.get(), SECCOMP_IOCTL_NOTIF_SEND, &answer) < 0 && errno == EINTR) {
-    }
+    int rc = 0;
+    do {
+        rc = ::ioctl(listener.get(), SECCOMP_IOCTL_NOTIF_SEND, &answer);
+    } while (rc < 0 && errno == EINTR);
+    return rc == 0 || errno == ENOENT;  // Who waited may have been killed.
 }
 
 /// The answer is what the filter says, and comes from the registers alone, which nobody can change
 /// meanwhile: it must never be to go on.
-void DenialLogger::State::refuse(const seccomp_notif& asked, std::size_t filter,
+bool DenialLogger::State::refuse(const seccomp_notif& asked, std::size_t filter,
                                  std::uint32_t answer)
 {
     constexpr std::uint32_t most = 4095;  // MAX_ERRNO
@@ -235,13 +239,14 @@ void DenialLogger::State::refuse(const seccomp_notif& asked, std::size_t filter,
             return members_of(record);
         },
         Clock::now());
-    send(asked.id, error, 0);
+    const bool is_sent = send(asked.id, error, 0);
     write_lines(lines);
+    return is_sent;
 }
 
 /// What the filters let through goes on, whatever is found: that the memory which is looked at may
 /// change does no harm.
-void DenialLogger::State::look(const seccomp_notif& asked)
+bool DenialLogger::State::look(const seccomp_notif& asked)
 {
     const auto known = watched.find(static_cast<std::uint32_t>(asked.data.nr));
     std::vector<std::string> lines;
@@ -268,8 +273,9 @@ void DenialLogger::State::look(const seccomp_notif& asked)
                 },
                 Clock::now());
     }
-    send(asked.id, 0, SECCOMP_USER_NOTIF_FLAG_CONTINUE);
+    const bool is_sent = send(asked.id, 0, SECCOMP_USER_NOTIF_FLAG_CONTINUE);
     write_lines(lines);
+    return is_sent;
 }
 
 void DenialLogger::State::write_lines(const std::vector<std::string>& lines)
@@ -295,7 +301,8 @@ bool DenialLogger::State::write_line(const std::string& line)
             return false;
         put = ::writev(context.descriptor, &part, 1);
     }
-    is_writable = put >= 0 || errno != EPIPE;
+    if (put < 0 && errno == EPIPE)
+        is_writable = false;
     return put == static_cast<ssize_t>(line.size());
 }
 
@@ -322,6 +329,7 @@ Result<std::unique_ptr<DenialLogger>> DenialLogger::start(
 {
     auto state = std::make_shared<State>();
     state->listener = std::move(listener);
+    state->listener_number = state->listener.get();
     state->stop = sys::Fd{::eventfd(0, EFD_CLOEXEC)};
     if (!state->stop)
         return fail("eventfd", errno, "the log of denials");
@@ -352,8 +360,23 @@ Result<std::unique_ptr<DenialLogger>> DenialLogger::start(
     sigset_t old;
     ::sigfillset(&all);
     ::pthread_sigmask(SIG_SETMASK, &all, &old);
-    logger->thread_ = std::thread{[state] { state->run(); }};
+    pthread_t thread{};
+    auto own = std::make_unique<std::shared_ptr<State>>(state);
+    // Not std::thread, which throws where the kernel has no more threads.
+    const int rc = ::pthread_create(
+        &thread, nullptr,
+        [](void* argument) -> void* {
+            const std::unique_ptr<std::shared_ptr<State>> mine{
+                static_cast<std::shared_ptr<State>*>(argument)};
+            (*mine)->run();
+            return nullptr;
+        },
+        own.get());
     ::pthread_sigmask(SIG_SETMASK, &old, nullptr);
+    if (rc != 0)
+        return fail("Can't start the thread that logs denials", rc);
+    (void)own.release();
+    logger->thread_ = thread;
     return logger;
 }
 
@@ -364,7 +387,7 @@ DenialLogger::~DenialLogger()
 
 void DenialLogger::finish()
 {
-    if (!thread_.joinable())
+    if (!thread_)
         return;
     const std::uint64_t one = 1;
     (void)raw::write(state_->stop.get(), &one, sizeof one);
@@ -373,15 +396,18 @@ void DenialLogger::finish()
         state_->changed.wait_for(lock, patience, [this] { return state_->is_done; });
     lock.unlock();
     // One that hangs in memory of the sandbox's ends when that is gone, and has its state itself.
+    // What it would write to may be something else by then.
+    state_->is_writable = false;
     if (is_done)
-        thread_.join();
+        ::pthread_join(*thread_, nullptr);
     else
-        thread_.detach();
+        ::pthread_detach(*thread_);
+    thread_.reset();
 }
 
 std::vector<int> DenialLogger::descriptors() const
 {
-    return {state_->listener.get(), state_->stop.get(), state_->context.descriptor};
+    return {state_->listener_number, state_->stop.get(), state_->context.descriptor};
 }
 
 }  // namespace nsbox::runtime

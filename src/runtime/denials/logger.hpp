@@ -7,7 +7,8 @@
 #include <array>
 #include <cstdint>
 #include <memory>
-#include <thread>
+#include <optional>
+#include <pthread.h>
 #include <vector>
 
 namespace nsbox::runtime {
@@ -41,7 +42,7 @@ private:
     explicit DenialLogger(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
     std::shared_ptr<State> state_;
-    std::thread thread_;
+    std::optional<pthread_t> thread_;
 };
 
 }  // namespace nsbox::runtime

@@ -228,6 +228,8 @@ private:
     /// What is not there at all is no denial, unless it is there on the host.
     std::optional<Refusal> missing(const std::string& path, int error) const
     {
+        if (error == EACCES && process_.has_other_rights())
+            return std::nullopt;
         if (error == EACCES)
             return Refusal{EACCES, path, "permissions",
                            "a folder above it may not be searched by the command's user", ""};
@@ -334,49 +336,46 @@ private:
 
     std::optional<Refusal> at_connect(const sockaddr_storage& address) const
     {
-        if (is_loopback(address))
+        if (is_loopback(address) || context_.network == NetworkWall::none)
             return std::nullopt;
         const std::string object = text_of(address);
-        switch (context_.network) {
-        case NetworkWall::loopback_only:
+        if (context_.network == NetworkWall::loopback_only)
             return Refusal{ENETUNREACH, object, "network",
-                           "the sandbox has no network but its own loopback", "--net user"};
-        case NetworkWall::no_outbound:
-            return Refusal{ECONNREFUSED, object, "network",
-                           "no connection to the outside is let through (outbound=off)",
-                           "--net without outbound=off"};
-        case NetworkWall::translated:
-            return at_gateway(address, object);
-        default:
+                           "the sandbox has no network but its own loopback",
+                           context_.network_option};
+        if (object.starts_with("10.0.2.2:") || object.starts_with("[fd00::2]:"))
+            return at_gateway(port_of(address), object);
+        if (context_.network == NetworkWall::translated)
             return std::nullopt;
-        }
+        return Refusal{EHOSTUNREACH, object, "network",
+                       "no connection to the outside is let through (outbound=off)",
+                       context_.network_option};
     }
 
     /// The host's own loopback, by its address in a user-mode network.
-    std::optional<Refusal> at_gateway(const sockaddr_storage& address,
-                                      const std::string& object) const
+    std::optional<Refusal> at_gateway(std::uint16_t port, const std::string& object) const
     {
-        const std::uint16_t port = port_of(address);
         const bool is_open = std::any_of(
             context_.host_loopback.begin(), context_.host_loopback.end(),
             [&](const Ports& ports) { return port >= ports.first && port <= ports.last; });
-        if (is_open || !(object.starts_with("10.0.2.2:") || object.starts_with("[fd00::2]:")))
+        if (is_open)
             return std::nullopt;
-        return Refusal{ECONNREFUSED, object, "network", "the host's loopback is out of reach",
+        return Refusal{EHOSTUNREACH, object, "network", "the host's loopback is out of reach",
                        "--host-loopback " + std::to_string(port)};
     }
 
+    /// A network of nsbox's making lets everybody have these.
     std::optional<Refusal> at_bind(const sockaddr_storage& address) const
     {
         // As a new network namespace has it: ip(7), ip_unprivileged_port_start.
         constexpr std::uint16_t first_free = 1024;
         const std::uint16_t port = port_of(address);
-        if (context_.network == NetworkWall::none || port == 0 || port >= first_free ||
+        if (context_.network != NetworkWall::loopback_only || port == 0 || port >= first_free ||
             process_.has_capability(net_bind_service))
             return std::nullopt;
         return Refusal{EACCES, text_of(address), "capability",
-                       "ports below 1024 take CAP_NET_BIND_SERVICE",
-                       "--cap-add CAP_NET_BIND_SERVICE"};
+                       "ports below 1024 take CAP_NET_BIND_SERVICE over the network's namespace",
+                       "--net user,outbound=off"};
     }
 
     const Watched& watched_;

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <sys/uio.h>
 #include <unistd.h>
+#include <utility>
 
 namespace nsbox::runtime {
 
@@ -90,8 +91,17 @@ bool Process::has_capability(unsigned number) const
     return (capabilities_ >> number & 1) != 0;
 }
 
+bool Process::has_other_rights() const
+{
+    read_status();
+    return uid_ != ::geteuid() || has_capability(dac_override) || has_capability(dac_read_search);
+}
+
 bool Process::may(const struct stat& file, unsigned wanted) const
 {
+    // What everybody may needs no look at who it is, which takes longer than all else.
+    if ((file.st_mode >> 6 & file.st_mode >> 3 & file.st_mode & wanted) == wanted)
+        return true;
     read_status();
     // Whether the capability holds for the file's owner is beyond this.
     if (status_.empty() || has_capability(dac_override) ||

@@ -24,6 +24,8 @@ public:
     /// The process's number inside; 0 where that cannot be told.
     pid_t number_inside() const;
     bool has_capability(unsigned number) const;
+    /// Whether it may pass where this thread may not, or the other way round.
+    bool has_other_rights() const;
     /// Whether the mode of a file lets it do all of `wanted`: 4, 2 and 1 for reading, writing,
     /// searching. Its capabilities come before that.
     bool may(const struct stat& file, unsigned wanted) const;

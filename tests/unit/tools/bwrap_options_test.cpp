@@ -68,7 +68,10 @@ TEST_CASE(
     for (const std::string& name : listed()) {
         CAPTURE(name);
         const OptionInfo& option = *find_option(name);
-        CHECK(static_cast<std::size_t>(option.count) == words_in(option.arguments));
+        if (option.count == tool::optional_argument)
+            CHECK(tests::begins_with(option.arguments, "[="));
+        else
+            CHECK(static_cast<std::size_t>(option.count) == words_in(option.arguments));
         CHECK((option.missing[0] != '\0') == (option.count > 0));
         CHECK(option.text[0] != '\0');
     }
@@ -95,7 +98,7 @@ TEST_CASE("options: the help text begins with the usage and keeps its columns")
         const OptionInfo* const option = find_option(line.substr(4, line.find(' ', 4) - 4));
         REQUIRE(option != nullptr);
         std::string head = std::string{"    "} + option->name;
-        if (option->count > 0)
+        if (option->count != 0)
             head += std::string{" "} + option->arguments;
         CHECK(tests::begins_with(line, head + " "));
         const std::size_t text = line.find_first_not_of(' ', head.size());

@@ -151,7 +151,7 @@ TEST_CASE("parser: each option that lacks arguments says how many it takes")
             continue;
         const std::string name = line.substr(4, line.find(' ', 4) - 4);
         const tool::OptionInfo& option = *tool::find_option(name);
-        if (option.count == 0 || option.opt == tool::Opt::overlay_src)
+        if (option.count <= 0 || option.opt == tool::Opt::overlay_src)
             continue;
         CAPTURE(name);
         ++tried;
@@ -163,6 +163,20 @@ TEST_CASE("parser: each option that lacks arguments says how many it takes")
     }
     CHECK(tried > 40);
     CHECK(begins_with(error_of({"--overlay-src"}, false), "--overlay-src must be followed by "));
+}
+
+TEST_CASE("parser: a log of denials has its place behind an equals sign, or goes to standard error")
+{
+    CHECK_FALSE(spec_of({}).denials.has_value());
+    const Spec spec = spec_of({"--log-denials", "--uid", "5"});
+    REQUIRE(spec.denials.has_value());
+    CHECK(spec.denials->descriptor == 2);
+    CHECK(spec.denials->options == DenialLog::Options::bwrap);
+    // A call that nobody answers any more would fail.
+    CHECK(spec.end_with_command);
+    CHECK(spec_of({"--log-denials=1"}).denials->descriptor == 1);
+    CHECK(begins_with(error_of({"--log-denials="}, false), "--log-denials= takes "));
+    CHECK(begins_with(error_of({"--log-denials=/nowhere/log"}, false), "Can't open the file of "));
 }
 
 TEST_CASE("parser: an option's first argument may be joined to it")
