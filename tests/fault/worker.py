@@ -8,7 +8,7 @@ import re
 import shutil
 import subprocess
 
-from calls import NEVER_FAILS
+from calls import LIBC_ABORTS, NEVER_FAILS
 from lines import ALL_OWN, ENVIRONMENT, Line, command_lines, slurp
 
 TIMEOUT_MS, GRACE_MS = 10000, 3000
@@ -291,7 +291,7 @@ class Worker:
             name = self.names.get(int(number), f"syscall_{number}")
             counts[process, number] += 1
             seen[process] += 1
-            if name not in NEVER_FAILS:
+            if name not in NEVER_FAILS and (line.name, process, name) not in LIBC_ABORTS:
                 points[process].append(Point(line.name, process, name, int(number),
                                              counts[process, number], detail,
                                              process == "0" and seen[process] <= early))

@@ -39,6 +39,8 @@ using Clock = Digest::Clock;
 /// How long calls are still answered when everything is to have ended.
 constexpr milliseconds last_calls{300};
 constexpr milliseconds patience{1000};
+/// After so many errors in a row nothing is answered any more.
+constexpr int most_failures = 10;
 
 /// The calling convention that is looked at beyond the filters.
 seccomp::Abi native_abi()
@@ -93,6 +95,7 @@ struct DenialLogger::State {
     std::map<std::uint32_t, const Watched*> watched;
     Digest digest;
     std::atomic<bool> is_writable = true;  ///< False: the reader is gone.
+    int failures = 0;                      ///< To hear the next call, one after the other.
     std::vector<std::uint64_t> request;
     std::vector<std::uint64_t> response;
 
@@ -141,8 +144,11 @@ void DenialLogger::State::serve()
     for (;;) {
         pollfd fds[2] = {{listener.get(), POLLIN, 0}, {end ? -1 : stop.get(), POLLIN, 0}};
         const int timeout = end ? 20 : time_to_wait();
-        if (::poll(fds, 2, timeout) < 0 && errno != EINTR)
-            return;
+        if (::poll(fds, 2, timeout) < 0) {
+            if (errno != EINTR && ++failures >= most_failures)
+                return;
+            continue;
+        }
         if (fds[1].revents != 0)
             end = Clock::now() + last_calls;
         if ((fds[0].revents & POLLIN) != 0) {
@@ -163,8 +169,9 @@ bool DenialLogger::State::answer_one()
     std::fill(request.begin(), request.end(), 0);
     auto& asked = *reinterpret_cast<seccomp_notif*>(request.data());
     if (::ioctl(listener.get(), SECCOMP_IOCTL_NOTIF_RECV, &asked) < 0)
-        // Whoever asked has gone meanwhile.
-        return errno == ENOENT || errno == EINTR || errno == EAGAIN;
+        // Whoever asked has gone meanwhile; of anything else there is nothing in the manual.
+        return errno == ENOENT || errno == EINTR || ++failures < most_failures;
+    failures = 0;
     const auto [filter, answer] = verdict(asked.data);
     return seccomp::is_stricter(answer, SECCOMP_RET_LOG) ? refuse(asked, filter, answer)
                                                          : look(asked);
@@ -197,11 +204,13 @@ bool DenialLogger::State::send(std::uint64_t id, int error, std::uint32_t flags)
     answer.id = id;
     answer.error = -error;
     answer.flags = flags;
-    int rc = 0;
-    do {
-        rc = ::ioctl(listener.get(), SECCOMP_IOCTL_NOTIF_SEND, &answer);
-    } while (rc < 0 && errno == EINTR);
-    return rc == 0 || errno == ENOENT;  // Who waited may have been killed.
+    for (int tries = 0; tries < most_failures;) {
+        // Who waited may have been killed.
+        if (::ioctl(listener.get(), SECCOMP_IOCTL_NOTIF_SEND, &answer) == 0 || errno == ENOENT)
+            return true;
+        tries += errno == EINTR ? 0 : 1;
+    }
+    return false;
 }
 
 /// The answer is what the filter says, and comes from the registers alone, which nobody can change

@@ -1,7 +1,7 @@
 #include "runtime/denials/advise.hpp"
 #include "runtime/denials/digest.hpp"
 #include "runtime/denials/record.hpp"
-#include "support/filters.hpp"
+#include "tests/unit/support/filters.hpp"
 
 #include <doctest/doctest.h>
 

@@ -2,7 +2,7 @@
 
 #include "ns/seccomp/evaluate.hpp"
 #include "nsbox/seccomp.hpp"
-#include "support/filters.hpp"
+#include "tests/unit/support/filters.hpp"
 
 #include <doctest/doctest.h>
 
