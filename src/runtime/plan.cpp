@@ -568,7 +568,8 @@ void plan_finish(const Spec& spec, const Host& host, const std::vector<std::stri
 }
 
 /// What the command's calls are told by, when they are refused.
-DenialContext denial_context(const Spec& spec, bool own_network, std::size_t own_filters)
+DenialContext denial_context(const Spec& spec, bool own_network, bool refuses_input,
+                             std::size_t own_filters)
 {
     DenialContext context;
     context.descriptor = spec.denials->descriptor;
@@ -580,6 +581,7 @@ DenialContext denial_context(const Spec& spec, bool own_network, std::size_t own
     context.wishes.resize(spec.seccomp_programs.size(), unknown);
     context.wishes.insert(context.wishes.begin(), own_filters, unknown);
     context.own_filters = own_filters;
+    context.refuses_input = refuses_input;
     const auto look_at = [&](const auto& network) {
         context.network = network.outbound ? NetworkWall::translated : NetworkWall::no_outbound;
         context.host_loopback = network.host_loopback;
@@ -744,12 +746,13 @@ Result<Plan> plan(const Spec& wish, const Host& host)
         edit_environment(host.environment, spec.environment);
     plan_finish(spec, host, environment, plan);
     // Whoever can reach a terminal of the caller's could type there for the time after.
-    if (host.terminal_at_hand || spec.terminal)
+    const bool refuses_input = host.terminal_at_hand || spec.terminal;
+    if (refuses_input)
         plan.filters.push_back(ns::refuse_terminal_input());
     TRY(plan_landlock(spec, host, decisions.target, plan));
     if (spec.denials)
-        plan.denials =
-            denial_context(spec, (plan.clone_flags & CLONE_NEWNET) != 0, plan.filters.size());
+        plan.denials = denial_context(spec, (plan.clone_flags & CLONE_NEWNET) != 0, refuses_input,
+                                      plan.filters.size());
     plan_command(spec, environment, plan);
     return plan;
 }

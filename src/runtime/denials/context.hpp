@@ -24,6 +24,7 @@ struct DenialContext {
     bool has_root = false;  ///< The sandbox runs in a root filesystem.
     /// How the filters were made, by their numbers; an empty policy: by somebody else...
     std::vector<FilterWish> wishes;
+    bool refuses_input = false;   ///< The first filter is about the caller's terminals.
     std::size_t own_filters = 0;  ///< ...or, as the first so many, by nsbox for itself.
     NetworkWall network = NetworkWall::none;
     const char* network_option =

@@ -239,10 +239,13 @@ bool DenialLogger::State::refuse(const seccomp_notif& asked, std::size_t filter,
             record.refusal.wall = "filter";
             const std::string policy =
                 filter < context.wishes.size() ? context.wishes[filter].policy : std::string{};
-            record.refusal.reason = filter < context.own_filters
-                                        ? "typing into a terminal of the caller's is refused"
-                                    : policy.empty() ? "a filter of the caller's refuses it"
-                                                     : "the policy " + policy + " refuses it";
+            record.refusal.reason =
+                filter == 0 && context.refuses_input
+                    ? "typing into a terminal of the caller's is refused"
+                : filter < context.own_filters
+                    ? "there is no network, and Landlock alone could not keep it so"
+                : policy.empty() ? "a filter of the caller's refuses it"
+                                 : "the policy " + policy + " refuses it";
             if (filter < advisers.size())
                 record.refusal.option = advisers[filter].option_for(asked.data);
             return members_of(record);
