@@ -12,9 +12,6 @@ using runtime::Plan;
 
 namespace {
 
-constexpr std::uint64_t all = ns::landlock_everything;
-constexpr std::uint64_t reading = ns::landlock_reading;
-
 sys::Host host_with(int abi, sys::Host host = user_host())
 {
     host.landlock = abi;
