@@ -14,8 +14,7 @@ import tarfile
 import time
 
 import casekit
-from harness import case
-from storekit import subordinate_maps
+from storekit import case, subordinate_maps
 
 VICTIM = "nobody may write here\n"
 
