@@ -25,6 +25,11 @@ def listed(ctx):
     return {action["id"]: action for action in hostile_table.actions(probe_of(ctx))}
 
 
+def landlock_abi():
+    create_ruleset, ask_for_version = 444, 1
+    return ctypes.CDLL(None, use_errno=True).syscall(create_ruleset, None, ctypes.c_size_t(0), ask_for_version)
+
+
 class Target:
     """What hostile actions are after: objects of the host's that are the case's own."""
 
@@ -170,8 +175,11 @@ def plain(ctx):
         strict = target.inside("--seccomp-policy", "strict")
         ctx.eq([name for name, outcome in strict.items() if outcome == "ok"], [], "under strict")
         # The descriptor that was handed on is there for the action that looks for it.
-        kept = target.inside("--keep-fd", "9", only=["inherited", "leaked_climb", "leaked_chdir"])
-        ctx.eq(kept, {"inherited": "ok", "leaked_climb": "ok", "leaked_chdir": "ok"}, "with --keep-fd")
+        reached = {"inherited": "ok", "leaked_climb": "ok", "leaked_chdir": "ok"}
+        ctx.eq(target.inside("--keep-fd", "9", "--landlock", "off", only=list(reached)), reached, "with --keep-fd")
+        # Landlock holds behind it.
+        reached["leaked_climb"] = "EACCES" if landlock_abi() >= 2 else "ok"
+        ctx.eq(target.inside("--keep-fd", "9", only=list(reached)), reached, "with --keep-fd and Landlock")
 
 
 @case("HOSTILE-rootfs", "nor in a root filesystem that is a folder, or with a network of its own", timeout=120)
