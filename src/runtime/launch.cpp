@@ -190,6 +190,20 @@ public:
                 tell_about_group(has_group);
         }
         TRY(await_exec());
+        return hand_over();
+    }
+
+    /// When init is dead, or has said that the command is in no group.
+    void clear_up()
+    {
+        if (group_)
+            group_->remove();
+        group_.reset();
+    }
+
+    /// What is looked after from now on.
+    Running hand_over()
+    {
         Running running;
         running.pid = pid_;
         running.pidfd = child_.release();
@@ -221,14 +235,6 @@ public:
             limits_->close_entrances();
         running.limits = std::move(limits_);
         return running;
-    }
-
-    /// When init is dead, or has said that the command is in no group.
-    void clear_up()
-    {
-        if (group_)
-            group_->remove();
-        group_.reset();
     }
 
     void give_up()

@@ -30,7 +30,7 @@ FULL = ["--unshare-all", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/de
 FULL_TEXT = "`--unshare-all --ro-bind / / --proc /proc --dev /dev --tmpfs /tmp /bin/true`"
 FREESTANDING = ["-nostdlib", "-ffreestanding", "-fno-stack-protector"]
 PROGRAMS = {"pair": ("pair.c", []), "floor": ("floor.c", ["-static"]),
-            "true": ("true.c", ["-static"]), "bare": ("bare.c", ["-static", *FREESTANDING]),
+            "true": ("true.c", ["-static"]), "calls": ("calls.c", ["-static"]), "bare": ("bare.c", ["-static", *FREESTANDING]),
             "stay": ("bare.c", ["-static", "-DSTAY", *FREESTANDING])}
 
 Row = collections.namedtuple("Row", "what nsbox bwrap ratio goal")
@@ -148,12 +148,17 @@ class Bench:
             self.notes.append(text.format(ms(got["a"]), ms(got["b"])))
 
     def walls(self):
-        """What the filter and the covers of `nsbox run` cost at a start, and the filter later on."""
+        """What the walls of `nsbox run` beside namespaces cost at a start, and the filter later on."""
         run = [self.tool("nsbox/nsbox"), "run", "--ro", self.folder]
-        bare = ["--seccomp-policy", "none", "--allow-userns", "--", self.bare]
-        got = self.pair(2 * self.options.pairs, [*run, "--", self.bare], [*run, *bare])
-        self.notes.append(f"`nsbox run` with its filter and covers: {ms(got['a'])}; without the filter, and for an "
-                          f"ordinary user without covers: {ms(got['b'])}.")
+        less = [("the filter", ["--seccomp-policy", "none"]), ("Landlock", ["--landlock", "off"]),
+                ("all, and for an ordinary user the covers",
+                 ["--seccomp-policy", "none", "--landlock", "off", "--allow-userns"])]
+        for what, words in less:
+            got = self.pair(2 * self.options.pairs, [*run, "--", self.bare], [*run, *words, "--", self.bare])
+            self.notes.append(f"`nsbox run` with its walls: {ms(got['a'])}; without {what}: {ms(got['b'])}.")
+        loops = [self.call([*run, *words, "--", self.tool("calls")]).strip()
+                 for words in ([], ["--seccomp-policy", "none"])]
+        self.notes.append(f"getppid(2) in a loop: {loops[0]} ns with the filter, {loops[1]} ns without.")
         tree = self.tool(f"files-{self.who}")
         os.mkdir(tree)
         for number in range(3000):

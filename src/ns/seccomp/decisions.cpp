@@ -78,6 +78,7 @@ private:
         std::uint32_t most = std::numeric_limits<std::uint32_t>::max();
         std::vector<std::uint32_t> others;
 
+        // NOLINTNEXTLINE(modernize-use-nullptr): there is no pointer.
         auto operator<=>(const Fact&) const = default;
     };
 

@@ -15,6 +15,7 @@ struct Word {
     std::uint32_t offset = 0;
     std::uint32_t mask = ~std::uint32_t{0};
 
+    // NOLINTNEXTLINE(modernize-use-nullptr): there is no pointer.
     auto operator<=>(const Word&) const = default;
 };
 
@@ -50,6 +51,7 @@ private:
         Node yes = 0;
         Node no = 0;
 
+        // NOLINTNEXTLINE(modernize-use-nullptr): there is no pointer.
         auto operator<=>(const Step&) const = default;
     };
 

@@ -638,6 +638,20 @@ void share_landlock(Command& command)
     command.ruleset = -1;
 }
 
+/// A filter takes long to load: once does where it leaves us the calls that are to come.
+void load_early(const Command& command)
+{
+    if (!has(runtime::packet_filter_early))
+        return;
+    int rc = raw::capset(0, 0, 0);
+    if (rc >= 0)
+        rc = runtime::load_filters(command);
+    if (rc < 0) {
+        tell(self.channel, Tell::filter_failed, -rc);
+        raw::exit_group(1);
+    }
+}
+
 void take_over(const PacketHeader* packet)
 {
     self.channel = packet->channel;
@@ -695,16 +709,7 @@ void be_another(const PacketHeader* packet)
     // What the supervisor gets from now on may be meant for the command.
     if (tell_command)
         tell(channel, Tell::about_to_exec, 0);
-    // A filter takes long to load: once does where it leaves us the calls that are to come.
-    if (has(runtime::packet_filter_early)) {
-        rc = raw::capset(0, 0, 0);
-        if (rc >= 0)
-            rc = runtime::load_filters(start.command);
-    }
-    if (rc < 0) {
-        tell(channel, Tell::filter_failed, -rc);
-        raw::exit_group(1);
-    }
+    load_early(start.command);
     const long command = start_command(start, in, tell_command ? &pidfd : nullptr);
     if (command < 0)
         stop(channel, static_cast<int>(command));
