@@ -281,6 +281,11 @@ def started(ctx, proc, marker="ready"):
     return proc
 
 
+def until_known(ctx, name, **kw):
+    """A sandbox is known by its name a moment after its command has begun."""
+    ctx.until(lambda: name in ctx.run(ctx.nsbox, "ps", **kw).out.split(), why=f"{name} is known")
+
+
 def runtime(ctx, name="run"):
     """A folder for the sockets of this case, which every nsbox that it starts uses."""
     path = ctx.mkdir(name, 0o700)

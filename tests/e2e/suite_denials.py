@@ -10,6 +10,7 @@ import signal
 import subprocess
 import time
 
+from casekit import until_known
 from harness import case
 
 SMALL = ("--ro-bind", "/usr", "/usr", "--symlink", "usr/bin", "/bin", "--symlink", "usr/lib", "/lib", "--symlink",
@@ -468,6 +469,7 @@ def enter(ctx):
     proc = ctx.popen(ctx.nsbox, "run", f"--log-denials={log}", "--name", "logged", "sh", "-c", "echo ready; sleep 30",
                      env=env)
     ctx.eq(proc.stdout.readline(), b"ready\n")
+    until_known(ctx, "logged", env=env)
     script = UNSHARE + "print(unshare())"
     ctx.ok(ctx.run(ctx.nsbox, "exec", "logged", *PYTHON, script, env=env), "EPERM")
     ctx.ok(ctx.run(ctx.nsbox, "kill", "logged", env=env))

@@ -8,6 +8,7 @@ import socket
 import stat
 
 import hostile_table
+from casekit import until_known
 from harness import case
 
 SECRET = {"NSBOX_HOSTILE_SECRET": "1"}
@@ -346,7 +347,7 @@ def by_exec(ctx):
     name = f"hostile-{os.getpid()}"
     with Target(ctx) as target:
         keeper = ctx.popen(ctx.nsbox, "run", "--name", name, *target.shown(), "--", "sleep", "60")
-        ctx.until(lambda: name in ctx.run(ctx.nsbox, "ps").out.split(), why="the sandbox is known")
+        until_known(ctx, name)
         got = target.outcomes(ctx.nsbox, "exec", name, "--", "/probes/hostile",
                               *target.arguments("/shown", **{"own-init": 1}))
         unexpected(ctx, listed(ctx), got, missing(ctx))

@@ -12,7 +12,7 @@ import socket
 import time
 
 from harness import case
-from casekit import probe, started
+from casekit import probe, started, until_known
 
 # The numbers are the same on every processor.
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446
@@ -34,11 +34,8 @@ def run(ctx, *words, **kw):
 
 
 def up(ctx, keeper, name):
-    """Waits until a sandbox can be found by its name, which is a little after its command runs."""
     started(ctx, keeper, "up")
-    deadline = time.monotonic() + 20
-    while name not in ctx.run(ctx.nsbox, "ps").out and time.monotonic() < deadline:
-        time.sleep(0.02)
+    until_known(ctx, name)
 
 
 # Tries things with the folder that is open as descriptor 9: a JSON object of 0 or the errno.

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import threading
 
+from casekit import until_known
 from harness import case
 
 HOME = "/home/sandbox"
@@ -358,6 +359,7 @@ def dry(ctx):
 def name(ctx):
     proc = ctx.popen(ctx.nsbox, "run", "--name", "everyday", "--", "sh", "-c", "echo up; exec sleep 600")
     ctx.eq(proc.stdout.readline(), b"up\n", "it runs")
+    until_known(ctx, "everyday")
     it = ctx.ok(ctx.run(ctx.nsbox, "exec", "everyday", "--", "sh", "-c", "id -u; hostname; grep CapEff /proc/self/status"))
     ctx.eq(it.out.split(), ["1000", "sandbox", "CapEff:", "0" * 16], "who enters")
     ctx.ok(ctx.run(ctx.nsbox, "kill", "everyday"))

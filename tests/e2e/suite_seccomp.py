@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 
+from casekit import until_known
 from harness import case
 
 # Makes calls by number and says what each answered; on x86-64 and arm64.
@@ -218,6 +219,7 @@ def further(ctx):
     keeper = ctx.popen(ctx.nsbox, "run", "--name", f"seccomp-{os.getpid()}", "--", "sh", "-c", "echo up; sleep 60",
                        stdout=-1)
     ctx.eq(keeper.stdout.readline().strip(), b"up", "the sandbox is up")
+    until_known(ctx, f"seccomp-{os.getpid()}")
     other = ctx.run(ctx.nsbox, "exec", f"seccomp-{os.getpid()}", "--", "sh", "-c",
                     "grep -c '^Seccomp:.2' /proc/self/status; unshare -U true || echo denied")
     ctx.ok(other, "1\ndenied")

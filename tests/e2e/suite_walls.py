@@ -4,6 +4,7 @@ of /proc."""
 import json
 import os
 
+from casekit import until_known
 from harness import case
 from ptykit import Terminal
 
@@ -93,6 +94,7 @@ def further(ctx):
     keeper = ctx.popen(ctx.nsbox, "run", "--name", name, "--seccomp-policy", "none", "--", "sh", "-c", "echo up; sleep 60",
                        stdout=-1)
     ctx.eq(keeper.stdout.readline().strip(), b"up", "the sandbox is up")
+    until_known(ctx, name)
     it = ctx.ok(ctx.run("sh", "-c", 'umask 077; exec "$0" "$@"', ctx.nsbox, "exec", name, "--", "sh", "-c",
                         "umask; cat /proc/self/limits"))
     ctx.eq(it.out.split()[0], "0022", "the umask")
