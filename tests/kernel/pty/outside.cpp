@@ -51,6 +51,7 @@ Outside::Outside(const std::function<int()>& on_terminal, pty::WindowSize size)
     : pair_(open_terminal())
 {
     (void)pty::set_window_size(master(), size);
+    first_mode_ = mode();
     pid_ = ::fork();
     if (pid_ != 0)
         return;

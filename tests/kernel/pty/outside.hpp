@@ -31,6 +31,8 @@ public:
     int master() const { return pair_.master.get(); }
     int slave() const { return pair_.slave.get(); }
     termios mode() const;
+    /// Before the process began.
+    const termios& first_mode() const { return first_mode_; }
     bool is_raw() const;
     const std::string& shown() const { return shown_; }
 
@@ -38,6 +40,7 @@ private:
     bool read_some(std::size_t limit);
 
     TerminalPair pair_;
+    termios first_mode_{};
     pid_t pid_ = -1;
     std::string shown_;
     std::size_t taken_ = 0;

@@ -74,7 +74,7 @@ TEST_CASE("raw mode: it is set, and the mode before it comes back")
             return "restored";
         });
     }};
-    const termios before = outside.mode();
+    const termios before = outside.first_mode();
     CHECK_FALSE(outside.is_raw());
     outside.type("e\n");
     REQUIRE(outside.shows("<foreground>"));
@@ -96,7 +96,7 @@ TEST_CASE("raw mode: the mode before it comes back at the end of the scope, and 
         write_all(1, "<" + word(raw.enter()) + ">");
         return ::read(0, &order, 1) == 1 ? 3 : 4;
     }};
-    const termios before = outside.mode();
+    const termios before = outside.first_mode();
     outside.type("\n");
     REQUIRE(outside.shows("<foreground><foreground>"));
     CHECK(outside.is_raw());

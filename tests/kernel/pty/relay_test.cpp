@@ -83,7 +83,7 @@ void set_raw_and_say_so()
 TEST_CASE("relay: the outer terminal is raw while the command runs, and as before afterwards")
 {
     Outside outside{supervised(script("echo run''ning; read -r x; echo \"got:$x\"; exit 7"))};
-    const termios before = outside.mode();
+    const termios before = outside.first_mode();
     REQUIRE(outside.shows("running\r\n"));
     CHECK(pty::is_same_mode(outside.mode(), pty::raw_mode_of(before)));
     outside.type("hello\r");
@@ -97,7 +97,7 @@ TEST_CASE("relay: the outer terminal is as before also after the command was kil
 {
     Witness& witness = new_witness();
     Outside outside{supervised(script("stty raw -echo; echo run''ning; exec sleep 100"), &witness)};
-    const termios before = outside.mode();
+    const termios before = outside.first_mode();
     REQUIRE(outside.shows("running"));
     CHECK(outside.is_raw());
     REQUIRE(::kill(witness.command, SIGKILL) == 0);
@@ -151,7 +151,7 @@ TEST_CASE("relay: without a terminal outside the size is the one that the superv
 TEST_CASE("relay: SIGTSTP gives the terminal back, SIGCONT takes it again")
 {
     Outside outside{supervised(script("echo run''ning; read -r x; echo \"got:$x\""))};
-    const termios before = outside.mode();
+    const termios before = outside.first_mode();
     REQUIRE(outside.shows("running"));
     REQUIRE(outside.is_raw());
     REQUIRE(::kill(outside.pid(), SIGTSTP) == 0);
@@ -170,7 +170,7 @@ TEST_CASE("relay: SIGTSTP gives the terminal back, SIGCONT takes it again")
 TEST_CASE("relay: after SIGSTOP and SIGCONT raw mode is set again, whatever a shell did")
 {
     Outside outside{supervised(script("echo run''ning; read -r x; echo \"got:$x\""))};
-    const termios before = outside.mode();
+    const termios before = outside.first_mode();
     REQUIRE(outside.shows("running"));
     REQUIRE(::kill(outside.pid(), SIGSTOP) == 0);
     int status = 0;
@@ -203,7 +203,7 @@ TEST_CASE("relay: in the background output goes on and the terminal is left alon
         ::tcsetpgrp(0, ::getpgrp());
         return status;
     }};
-    const termios before = outside.mode();
+    const termios before = outside.first_mode();
     REQUIRE(outside.shows("running"));
     CHECK(pty::is_same_mode(outside.mode(), before));
     outside.type("abc\n");  // For the shell, not for the job.
