@@ -3,7 +3,10 @@
 #include "runtime/init_image.hpp"
 #include "sys/raw.hpp"
 
+#include <cerrno>
+#include <csignal>
 #include <spawn.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 namespace nsbox::runtime {
@@ -73,6 +76,17 @@ Result<Fd> start_clear_up(const ClearUp& what)
     for (const int fd : what.groups)
         spawn.keep(fd);
     return spawn.run(image.get(), packet.get());
+}
+
+void end_clear_up(Fd process)
+{
+    // One that cannot be killed ends by itself, after this process.
+    if (raw::pidfd_send_signal(process.get(), SIGKILL) < 0)
+        return;
+    siginfo_t info{};
+    while (::waitid(P_PIDFD, static_cast<id_t>(process.get()), &info, WEXITED) < 0 &&
+           errno == EINTR) {
+    }
 }
 
 }  // namespace nsbox::runtime

@@ -25,4 +25,7 @@ struct ClearUp {
 /// everything is cleared up.
 Result<sys::Fd> start_clear_up(const ClearUp& what);
 
+/// Ends and reaps it, by that pidfd.
+void end_clear_up(sys::Fd process);
+
 }  // namespace nsbox::runtime

@@ -6,10 +6,9 @@
 #include "sys/raw.hpp"
 #include "sys/read_file.hpp"
 
-#include <csignal>
 #include <poll.h>
-#include <sys/wait.h>
 #include <unistd.h>
+#include <utility>
 
 namespace nsbox::runtime {
 
@@ -90,7 +89,7 @@ bool Group::make(bool at_once)
     guard_ = std::move(*guard);
     is_made_ = raw::mkdirat(folder_.get(), name_.c_str(), 0755) == 0;
     if (!is_made_)
-        end_guard();
+        end_clear_up(std::move(guard_));
     return is_made_;
 }
 
@@ -103,19 +102,7 @@ void Group::remove()
     // The guard has the rights that this process may have given up since. What even that cannot
     // remove yet is left to it.
     if (remove_group(folder_.get(), name_.c_str(), patience) == 0 || ::poll(&fd, 1, patience) > 0)
-        end_guard();
-}
-
-void Group::end_guard()
-{
-    const Fd guard = std::move(guard_);
-    // One that cannot be killed ends by itself, after this process.
-    if (raw::pidfd_send_signal(guard.get(), SIGKILL) < 0)
-        return;
-    siginfo_t info{};
-    while (::waitid(P_PIDFD, static_cast<id_t>(guard.get()), &info, WEXITED) < 0 &&
-           errno == EINTR) {
-    }
+        end_clear_up(std::move(guard_));
 }
 
 }  // namespace nsbox::runtime

@@ -50,7 +50,6 @@ public:
 
 private:
     Group() = default;
-    void end_guard();
 
     std::string path_;
     std::string name_;

@@ -8,11 +8,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <csignal>
 #include <poll.h>
 #include <sys/sysmacros.h>
-#include <sys/wait.h>
 #include <unistd.h>
+#include <utility>
 
 namespace nsbox::runtime {
 
@@ -366,19 +365,7 @@ void LimitGroups::remove()
         is_done = is_done && rc == 0;
     }
     if (is_done)
-        end_guard();
-}
-
-void LimitGroups::end_guard()
-{
-    const Fd guard = std::move(guard_);
-    // One that cannot be killed ends by itself, after this process.
-    if (raw::pidfd_send_signal(guard.get(), SIGKILL) < 0)
-        return;
-    siginfo_t info{};
-    while (::waitid(P_PIDFD, static_cast<id_t>(guard.get()), &info, WEXITED) < 0 &&
-           errno == EINTR) {
-    }
+        end_clear_up(std::move(guard_));
 }
 
 std::vector<int> LimitGroups::descriptors() const

@@ -97,7 +97,6 @@ private:
     void find_unified(const HierarchyTexts& texts, const std::vector<std::size_t>& numbers);
     Result<> make_in(Place& place);
     Result<> set(const Place& place, const sys::Fd& group, const GroupWish& wish);
-    void end_guard();
 
     std::string name_;
     std::vector<GroupWish> wishes_;

@@ -171,7 +171,7 @@ public:
         // A child with a copy of the memory would not see what is read later.
         if (plan_.seccomp >= 0 && !plan_.share_memory)
             TRY(read_filter());
-        make_logged_filters();
+        TRY(make_logged_filters());
         TRY(open_host_terminal());
         TRY(make_limits());
         prepare_group();
@@ -532,12 +532,14 @@ private:
     }
 
     /// Behind the filters' last change.
-    void make_logged_filters()
+    Result<> make_logged_filters()
     {
         if (!plan_.denials)
-            return;
-        // Filled at once: see getrandom(2) on sizes up to 256.
-        (void)raw::call(SYS_getrandom, plan_.pass.data(), sizeof plan_.pass, 0);
+            return {};
+        // What lets two calls through must not be guessed. Filled at once: see getrandom(2) on sizes up to 256.
+        if (raw::call(SYS_getrandom, plan_.pass.data(), sizeof plan_.pass, 0) !=
+            static_cast<long>(sizeof plan_.pass))
+            return fail("Can't log denials: getrandom", EIO);
         plan_.logged_filters = logged_filters(plan_.filters, plan_.pass);
         logged_.clear();
         for (const std::vector<std::uint8_t>& program : plan_.logged_filters)
@@ -545,6 +547,7 @@ private:
         program_.command.logged = logged_.data();
         program_.command.logged_count = logged_.size();
         std::copy(plan_.pass.begin(), plan_.pass.end(), program_.command.pass);
+        return {};
     }
 
     void fill_filters()
@@ -998,7 +1001,7 @@ Result<> Launch::read_late_filter()
 {
     TRY(read_filter());
     fill_filters();
-    make_logged_filters();
+    TRY(make_logged_filters());
     if (!plan_.needs_init)
         return {};
     return fill_packet(plan_, program_.channel, packet_.get());
