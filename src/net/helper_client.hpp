@@ -42,6 +42,8 @@ public:
 
     /// Readable when it has something to say.
     int descriptor() const noexcept { return channel_.get(); }
+    /// Its pidfd, for those who are to end when it does.
+    int process() const noexcept { return process_.get(); }
     /// Takes one message. Why it failed, where it did or has ended.
     Result<> hear();
     bool is_ready() const noexcept { return is_ready_; }

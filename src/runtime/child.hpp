@@ -28,6 +28,9 @@ struct ChildProgram {
     bool init_adopts = false;  ///< Init is not pid 1 and is given the list of its children.
     int init_group = -1;       ///< A control group that init is to have...
     int init_lifeline = -1;    ///< ...and the pipe that shows that it lives.
+    int init_helper = -1;      ///< See PacketHeader.
+    int init_standard =
+        -1;  ///< What init's standard descriptors lead to, if not where the caller's do.
 
     int host_terminal = -1;  ///< A pty master of the host.
 

@@ -117,8 +117,8 @@ void settle_parent_death(const ChildProgram& program) noexcept
     const std::int32_t ruleset = state.ruleset;
     if (rc >= 0)
         rc = amend(offsetof(PacketHeader, ruleset), &ruleset);
-    for (const int fd :
-         {program.init_supervisor, program.init_group, program.init_lifeline, state.ruleset})
+    for (const int fd : {program.init_supervisor, program.init_group, program.init_lifeline,
+                         program.init_helper, state.ruleset})
         if (rc >= 0 && fd >= 0)
             rc = raw::fcntl(fd, F_SETFD, 0);
     if (rc >= 0)
@@ -127,6 +127,8 @@ void settle_parent_death(const ChildProgram& program) noexcept
         rc = raw::fcntl(program.channel, F_SETFD, 0);
     if (rc >= 0 && program.init_program >= 0)
         rc = raw::fcntl(program.init_program, F_SETFD, 0);
+    for (int fd = 0; fd <= 2 && rc >= 0 && program.init_standard >= 0; ++fd)
+        rc = raw::call(SYS_dup3, program.init_standard, fd, 0);
     if (rc >= 0) {
         const char* const no_environment[] = {nullptr};
         rc = raw::execveat(state.own[ChildState::own_init], "", program.init_argv, no_environment,
@@ -231,6 +233,8 @@ void run_child(const ChildProgram& program) noexcept
     state.own[4] = program.host_terminal;
     state.own[5] = program.init_group;
     state.own[6] = program.init_lifeline;
+    state.own[7] = program.init_helper;
+    state.own[8] = program.init_standard;
     run_steps(program, state, program.early_steps, program.step_count);
     settle_parent_death(program);
     if (program.init >= 0)

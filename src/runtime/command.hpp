@@ -56,6 +56,8 @@ enum class Tell : std::uint32_t {
     terminal,       ///< The master of the sandbox's terminal comes along.
     landlock_failed,  ///< Landlock could not be put in force; value: errno.
     listener,         ///< The listener of the command's filter comes along.
+    directory,        ///< The working directory comes along...
+    terminals,        ///< ...and the sandbox's own devpts.
 };
 
 struct Message {

@@ -149,6 +149,10 @@ struct Teller {
             return {"Unable to open lock file", s.path, {}, {}};
         return {"Unable to lock file", s.path, {}, {}};
     }
+    Words operator()(const OfferFolders&) const
+    {
+        return {"Can't open the working directory", {}, {}, {}};
+    }
     Words operator()(const AwaitRelease&) const
     {
         return {"Can't read the block descriptor", {}, {}, {}};

@@ -63,6 +63,8 @@ const char* reason_of(const ExitStatus& status)
         return "killed";
     case Reason::network_failed:
         return "network-failed";
+    case Reason::sandbox_ended:
+        return "sandbox-ended";
     case Reason::out_of_memory:
         return "out-of-memory";
     default:

@@ -97,7 +97,8 @@ PacketHeader fill(Block& block, const Plan& plan, int channel)
         (dies ? packet_die_with_parent : 0U) | (plan.through_init ? packet_only_command : 0U) |
         (plan.ends_with_command ? packet_end_with_command : 0U) |
         (plan.tells_command ? packet_tell_command : 0U) | (plan.subreaper ? packet_subreaper : 0U) |
-        (plan.terminal ? packet_terminal : 0U) | (plan.filters_early ? packet_filter_early : 0U);
+        (plan.terminal ? packet_terminal : 0U) | (plan.filters_early ? packet_filter_early : 0U) |
+        (plan.serves ? packet_serve : 0U) | (plan.is_bare ? packet_bare : 0U);
     header.supervisor = plan.supervisor ? plan.supervisor.get() : -1;
     header.children = header.proc = -1;  // The set-up child says where it is.
     header.program = plan.program.get();
@@ -105,6 +106,7 @@ PacketHeader fill(Block& block, const Plan& plan, int channel)
     header.group = plan.group;
     header.group_name = plan.group_name.empty() ? 0 : block.add_text(plan.group_name.c_str());
     header.lifeline = plan.lifeline;
+    header.helper = plan.helper;
     header.ruleset = -1;  // So does it here.
     header.ambient = plan.ambient;
     header.candidates = block.add_texts(plan.candidates);
@@ -120,6 +122,9 @@ PacketHeader fill(Block& block, const Plan& plan, int channel)
     header.pwd_slot = static_cast<std::uint32_t>(plan.pwd_slot);
     for (std::size_t i = 0; i < pwd_choices; ++i)
         header.pwd[i] = block.add_text(plan.pwd[i]);
+    for (std::size_t i = 0; i < pwd_choices; ++i)
+        if (plan.directory[i] != nullptr)
+            header.directory[i] = block.add_text(plan.directory[i]);
     header.size = static_cast<std::uint32_t>(block.bytes().size());
     return header;
 }
@@ -245,7 +250,7 @@ Result<> fill_clear_up_packet(const ClearUp& what, int supervisor, int packet)
     header.registry = is_guard ? -1 : what.folder;
     header.group = is_guard ? what.folder : -1;
     header.lifeline = what.lifeline;
-    header.ruleset = -1;
+    header.ruleset = header.helper = -1;
     (is_guard ? header.group_name : header.socket) = block.add_text(what.name.c_str());
     header.size = static_cast<std::uint32_t>(block.bytes().size());
     std::memcpy(block.bytes().data(), &header, sizeof header);

@@ -210,10 +210,13 @@ public:
         if (plan_.needs_init)
             running.channel = std::move(ours_);
         running.command = std::move(command_);
-        running.command_pid = !plan_.needs_init ? pid_
-                              : running.command ? pid_of(running.command.get())
-                                                : -1;
+        running.command_pid = plan_.serves        ? -1
+                              : !plan_.needs_init ? pid_
+                              : running.command   ? pid_of(running.command.get())
+                                                  : -1;
         running.terminal = std::move(terminal_);
+        running.directory = std::move(directory_);
+        running.terminals = std::move(terminals_);
         running.ends_together = plan_.ends_with_command;
         running.subreaper = plan_.subreaper;
         running.signals = std::move(signals_);
@@ -448,6 +451,20 @@ private:
         return {};
     }
 
+    /// Init lives on beside this process's own use of its standard descriptors, and ends everything when
+    /// the network's helper does: nobody else is sure to look.
+    Result<> open_for_serving()
+    {
+        if (!plan_.serves)
+            return {};
+        if (network_ && plan_.ends_with_network)
+            plan_.helper = network_->process();
+        plan_.standard = Fd{raw::openat(AT_FDCWD, "/dev/null", O_RDWR | O_CLOEXEC)};
+        if (!plan_.standard)
+            plan_.standard = TRY(make_text_file({}));
+        return {};
+    }
+
     Result<> prepare_init()
     {
         if (plan_.executes_itself)
@@ -455,6 +472,7 @@ private:
         if (!plan_.needs_init && !plan_.through_init)
             return {};
         TRY(open_supervisor());
+        TRY(open_for_serving());
         init_ = TRY(make_init_image());
         packet_ = TRY(make_packet());
         TRY(fill_packet(plan_, theirs_.get(), packet_.get()));
@@ -500,6 +518,8 @@ private:
         p.init_adopts = plan_.subreaper;
         p.init_group = plan_.group;
         p.init_lifeline = plan_.lifeline;
+        p.init_helper = plan_.helper;
+        p.init_standard = plan_.standard.get();
         p.host_terminal = plan_.host_terminal.get();
         p.hide = plan_.hide;
         p.first_steps = plan_.first_steps;
@@ -674,6 +694,14 @@ private:
             }
             if (received.message.kind == Tell::terminal) {
                 terminal_ = std::move(received.descriptor);
+                continue;
+            }
+            if (received.message.kind == Tell::directory) {
+                directory_ = std::move(received.descriptor);
+                continue;
+            }
+            if (received.message.kind == Tell::terminals) {
+                terminals_ = std::move(received.descriptor);
                 continue;
             }
             if (received.message.kind == Tell::listener) {
@@ -945,6 +973,8 @@ private:
     std::optional<Error> failure_;
     Fd command_;
     Fd terminal_;
+    Fd directory_;
+    Fd terminals_;
     Fd ours_;
     Fd theirs_;
     Fd init_;

@@ -27,6 +27,8 @@ struct Running {
     sys::Fd command;  ///< A pidfd of the command; invalid where init keeps it to itself.
     pid_t command_pid = -1;
     sys::Fd terminal;            ///< The master of the sandbox's terminal.
+    sys::Fd directory;           ///< Where its init serves: the working directory...
+    sys::Fd terminals;           ///< ...and its own devpts, if it has one; O_PATH.
     bool ends_together = false;  ///< The child ends, with everything, when the command does.
     bool subreaper = false;      ///< The child is an init, but not pid 1.
     std::unique_ptr<net::HelperClient> network;  ///< Of a user-mode network...
@@ -37,7 +39,7 @@ struct Running {
     bool joined = false;           ///< It lives in a pid namespace that is not of its making.
     std::unique_ptr<Group> group;  ///< The control group that the command lives in, if it has one.
     std::unique_ptr<DenialLogger> denials;
-    std::unique_ptr<LimitGroups> limits;  ///< What holds everything in the sandbox to its limits.
+    std::shared_ptr<LimitGroups> limits;  ///< What holds everything in the sandbox to its limits.
 
     /// When the child is dead and reaped.
     void remove_groups() const

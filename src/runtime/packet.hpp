@@ -21,7 +21,9 @@ enum PacketFlag : std::uint32_t {
     packet_limits = 256,        ///< ...or the groups in the folders of `keep`, when they are empty.
     packet_only_command = 32,   ///< Be no init: execute the command in this process.
     packet_filter_early = 512,  ///< Init loads the filters, for a command without capabilities.
-    packet_terminal = 16,       ///< Standard input is to be the controlling terminal.
+    packet_serve = 1024,   ///< Init starts no command but those that it is asked for: SpawnRequest.
+    packet_bare = 2048,    ///< ...which have no capabilities.
+    packet_terminal = 16,  ///< Standard input is to be the controlling terminal.
 };
 
 /// The signals by which init, where it has handlers for them, is told to look whether its
@@ -46,6 +48,7 @@ struct PacketHeader {
     std::uint32_t group_name;  ///< the offset of its name. Zero: the command is to be in `group`.
     std::int32_t ruleset;      ///< See Command.
     std::int32_t lifeline;     ///< A pipe whose one end init holds and the guard looks at, or -1.
+    std::int32_t helper;       ///< A pidfd of a process whose end is that of a serving init, or -1.
     std::uint64_t ambient;
     std::uint64_t pass[3];     ///< See Command.
     std::uint32_t candidates;  ///< Offsets of tables, each followed by a zero entry...
@@ -60,8 +63,23 @@ struct PacketHeader {
     std::uint32_t pwd_slot;          ///< The entry of envp that is replaced...
     std::uint32_t pwd[pwd_choices];  ///< ...by one of these strings...
     std::uint32_t pwd_choice;        ///< ...which the set-up child chose.
-    std::uint32_t keep;              ///< Offset of 32-bit descriptor numbers that init keeps open.
-    std::uint32_t keep_count;        ///< Entries that are negative are unused.
+    /// Of a command that a serving init starts: the offsets of directories, the first of which that can be
+    /// entered is the working directory, with the string of pwd that has its number. Zero: there is none.
+    std::uint32_t directory[pwd_choices];
+    std::uint32_t keep;        ///< Offset of 32-bit descriptor numbers that init keeps open.
+    std::uint32_t keep_count;  ///< Entries that are negative are unused.
+};
+
+/// The most descriptors that a command is given: SCM_RIGHTS (unix(7)) takes 253 in all.
+inline constexpr std::size_t most_given = 250;
+/// What comes along before those: the command's packet and the socket that its end is told on.
+inline constexpr std::size_t given_before = 2;
+
+/// What a serving init is asked for, one SOCK_SEQPACKET message each.
+struct SpawnRequest {
+    std::uint32_t magic;               ///< packet_magic
+    std::uint32_t count;               ///< How many descriptors the command is given...
+    std::int32_t targets[most_given];  ///< ...and their numbers there.
 };
 
 }  // namespace nsbox::runtime

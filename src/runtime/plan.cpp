@@ -554,6 +554,8 @@ void plan_finish(const Spec& spec, const Host& host, const std::vector<std::stri
     plan.pwd[1] = plan.keep("PWD=" + host.physical_directory);
     plan.pwd[2] = plan.keep("PWD=" + home);
     plan.pwd[3] = plan.keep("PWD=/");
+    if (plan.serves)
+        plan.steps.emplace_back(OfferFolders{});
     if (spec.terminal)
         plan.steps.emplace_back(TakeTerminal{spec.terminal->rows, spec.terminal->columns, -1});
     else if (spec.new_session)
@@ -596,6 +598,22 @@ DenialContext denial_context(const Spec& spec, bool own_network, bool refuses_in
     return context;
 }
 
+/// What is the same for every command of the sandbox.
+void plan_commands(const Spec& spec, const std::vector<std::string>& environment, Plan& plan)
+{
+    plan.argv.push_back(nullptr);
+    plan.shell_argv = {"/bin/sh", nullptr};
+    for (const std::string& entry : environment)
+        plan.envp.push_back(plan.keep(entry));
+    plan.pwd_slot = plan.envp.size();
+    plan.envp.push_back(plan.pwd[0]);
+    plan.envp.push_back(nullptr);
+    plan.filters.insert(plan.filters.end(), spec.seccomp_programs.begin(),
+                        spec.seccomp_programs.end());
+    plan.die_with_parent = true;
+    plan.own_terminals = has<Dev>(spec);
+}
+
 void plan_command(const Spec& spec, const std::vector<std::string>& environment, Plan& plan)
 {
     plan.argv_name = spec.command.front();
@@ -634,13 +652,40 @@ void plan_init(const Spec& spec, const Decisions& decisions, Plan& plan)
     plan.needs_init =
         !spec.command_is_pid_1 && (plan.own_pid || plan.subreaper || !spec.lock_files.empty() ||
                                    !spec.sync_descriptors.empty());
+    plan.is_bare = plan.serves && decisions.target == 0;
     plan.filters_early = plan.needs_init && !plan.subreaper && decisions.target == 0 &&
                          !spec.seccomp_descriptor && !spec.denials &&
                          std::all_of(spec.seccomp_programs.begin(), spec.seccomp_programs.end(),
                                      ns::seccomp::is_own_program);
     plan.ends_with_command = spec.end_with_command;
-    plan.tells_command = plan.needs_init && (spec.signals_command || spec.limits.any() ||
-                                             spec.events_descriptor || spec.terminal || spec.name);
+    plan.tells_command = plan.needs_init && !plan.serves &&
+                         (spec.signals_command || spec.limits.any() || spec.events_descriptor ||
+                          spec.terminal || spec.name);
+}
+
+/// What belongs to a single command, or to the one who waits for it.
+Result<> check_serving(const Spec& spec)
+{
+    constexpr Literal cannot{"Can't make a sandbox for many commands"};
+    if (spec.landlock == Landlock::only)
+        return refuse(cannot, {}, "it takes namespaces, and Landlock::only is without");
+    if (spec.namespaces.pid != Own::yes || spec.namespaces.join_pid || spec.command_is_pid_1)
+        return refuse(cannot, {}, "it takes a pid namespace and an init of its own");
+    const std::pair<bool, const char*> wishes[] = {
+        {spec.terminal.has_value(), "a terminal is a command's: see Command::terminal"},
+        {spec.limits.any(), "a limit of time is a command's: see Process::wait_for()"},
+        {spec.name.has_value(), "one with a name is served by Sandbox::wait()"},
+        {spec.denials.has_value(), "a log of denials is one command's"},
+        {spec.info_descriptor || spec.status_descriptor || spec.events_descriptor,
+         "what the info, status and events descriptors tell is about one command"},
+        {spec.seccomp_descriptor || spec.block_descriptor || spec.user_map_descriptor,
+         "a descriptor that is read before the command starts is one command's"},
+        {spec.exec_label.has_value(), "the label of a command would be init's"},
+    };
+    for (const auto& [is_wished, why] : wishes)
+        if (is_wished)
+            return refuse(cannot, {}, why);
+    return {};
 }
 
 Result<> check_filters(const Spec& spec)
@@ -667,7 +712,7 @@ Result<> check_filter(const std::vector<std::uint8_t>& program)
 
 // The order of everything, in one place.
 // NOLINTNEXTLINE(readability-function-size)
-Result<Plan> plan(const Spec& wish, const Host& host)
+Result<Plan> plan(const Spec& wish, const Host& host, Purpose purpose)
 {
     // A call that waits for an answer must not outlive who gives it.
     std::optional<Spec> ending;
@@ -676,7 +721,10 @@ Result<Plan> plan(const Spec& wish, const Host& host)
         ending->die_with_parent = ending->end_with_command = true;
     }
     const Spec& spec = ending ? *ending : wish;
-    if (spec.command.empty())
+    const bool serves = purpose == Purpose::commands;
+    if (serves)
+        TRY(check_serving(spec));
+    else if (spec.command.empty())
         return refuse("No command", {}, "there is nothing to execute");
     const bool only_landlock = spec.landlock == Landlock::only;
     if (only_landlock)
@@ -684,6 +732,7 @@ Result<Plan> plan(const Spec& wish, const Host& host)
     const Decisions decisions = TRY(decide(spec, host));
     TRY(check_filters(spec));
     Plan plan;
+    plan.serves = serves;
     plan.has_clone3 = host.has_clone3;
     plan.clone_flags = clone_flags(spec, host, decisions);
     // The command is to have its rights over the namespaces that it may change.
@@ -753,7 +802,10 @@ Result<Plan> plan(const Spec& wish, const Host& host)
     if (spec.denials)
         plan.denials = denial_context(spec, (plan.clone_flags & CLONE_NEWNET) != 0, refuses_input,
                                       plan.filters.size());
-    plan_command(spec, environment, plan);
+    if (serves)
+        plan_commands(spec, environment, plan);
+    else
+        plan_command(spec, environment, plan);
     return plan;
 }
 

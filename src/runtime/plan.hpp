@@ -91,8 +91,15 @@ struct Plan {
     std::string group_name;  ///< That of the group, if there is to be one.
     int group = -1;  ///< The group that it is in, or without a name the one to be in itself.
     std::vector<int>
-        entrances;      ///< Of groups that hold the sandbox to its limits, for EnterGroups.
-    int lifeline = -1;  ///< What init is to hold open, opened by launch().
+        entrances;         ///< Of groups that hold the sandbox to its limits, for EnterGroups.
+    int lifeline = -1;     ///< What init is to hold open, opened by launch().
+    bool serves = false;   ///< Init starts the commands that it is asked for, and no other...
+    bool is_bare = false;  ///< ...and they have no capabilities.
+    int helper = -1;  ///< A pidfd of the network's helper, for a serving init, set by launch().
+    /// Where init's standard descriptors lead, if not where the caller's do; opened by launch().
+    sys::Fd standard;
+    /// Of a command for a serving init: where it is to be, one for each of pwd, or null.
+    const char* directory[pwd_choices] = {};
     std::size_t first_steps = 0;  ///< See ChildProgram...
     std::size_t early_steps = 0;  ///< ...for both.
     std::string foreign_network;  ///< What the user called the one that is joined.
@@ -129,8 +136,14 @@ struct Plan {
     }
 };
 
+/// What a sandbox is made for.
+enum class Purpose : int {
+    command,   ///< The Spec's command alone.
+    commands,  ///< Those that come later: see Plan::serves.
+};
+
 /// Pure: every rule, default and order is decided here; the first error wins.
-Result<Plan> plan(const Spec& spec, const sys::Host& host);
+Result<Plan> plan(const Spec& spec, const sys::Host& host, Purpose purpose = Purpose::command);
 
 /// Asks the host what plan() needs to know for this Spec, but for Host::foreign_network.
 sys::Host host_for(const Spec& spec);

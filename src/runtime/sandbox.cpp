@@ -25,6 +25,7 @@ namespace nsbox {
 // An application that starts many sandboxes must not collect the zombies of their inits.
 Sandbox::State::~State()
 {
+    close();
     if (!is_ending)
         return;
     (void)runtime::reap(running.pidfd);
@@ -55,7 +56,8 @@ Sandbox::~Sandbox() = default;
 namespace {
 
 /// `network`, once found, is what the plan's steps join.
-Result<runtime::Plan> make_plan(const Spec& spec, runtime::ForeignNetwork& network)
+Result<runtime::Plan> make_plan(const Spec& spec, runtime::ForeignNetwork& network,
+                                runtime::Purpose purpose)
 {
     sys::Host host = runtime::host_for(spec);
     if (spec.join_network) {
@@ -68,7 +70,7 @@ Result<runtime::Plan> make_plan(const Spec& spec, runtime::ForeignNetwork& netwo
         host.foreign_network = network.network.get();
         host.foreign_network_owner = network.owner ? network.owner.get() : -1;
     }
-    Result<runtime::Plan> plan = runtime::plan(spec, host);
+    Result<runtime::Plan> plan = runtime::plan(spec, host, purpose);
     if (!plan)
         plan.error().phase = Phase::request;
     return plan;
@@ -187,7 +189,8 @@ Result<> refuse_taken_name(const Spec& spec)
 }  // namespace
 
 Result<std::unique_ptr<Sandbox::State>> Sandbox::begin(const Spec& spec, const Watch& watch,
-                                                       const runtime::Events& events)
+                                                       const runtime::Events& events,
+                                                       runtime::Purpose purpose)
 {
     auto state = std::make_unique<State>();
     state->duties.started = std::chrono::steady_clock::now();
@@ -206,7 +209,7 @@ Result<std::unique_ptr<Sandbox::State>> Sandbox::begin(const Spec& spec, const W
             changed = spec;
         limits = TRY(prepare_limits(*changed, "nsbox-" + events.id(), notes));
     }
-    runtime::Plan plan = TRY(make_plan(changed ? *changed : spec, network));
+    runtime::Plan plan = TRY(make_plan(changed ? *changed : spec, network, purpose));
     if (plan.denials)
         plan.denials->sandbox = events.id();
     if (plan.wants_group)
@@ -218,6 +221,14 @@ Result<std::unique_ptr<Sandbox::State>> Sandbox::begin(const Spec& spec, const W
     }
     state->running = TRY(start_running(plan, watch, deadline, std::move(limits)));
     state->running.notes.insert(state->running.notes.begin(), notes.begin(), notes.end());
+    if (purpose == runtime::Purpose::commands) {
+        state->serving = std::make_unique<Serving>();
+        state->serving->recipe = runtime::recipe_of(plan);
+        state->serving->command = spec.command;
+        state->serving->is_filtered = plan.filters_early;
+        if (state->running.limits && spec.group_limits.memory)
+            state->serving->memory = std::make_shared<MemoryLimit>(state->running.limits);
+    }
     if (!registry)
         return state;
     Result<std::unique_ptr<runtime::Control>> control =
@@ -233,7 +244,7 @@ Result<std::unique_ptr<Sandbox::State>> Sandbox::begin(const Spec& spec, const W
 Result<Sandbox> Sandbox::start(const Spec& spec, const Watch& watch)
 {
     const runtime::Events events{spec.events_descriptor.value_or(-1)};
-    Result<std::unique_ptr<State>> state = begin(spec, watch, events);
+    Result<std::unique_ptr<State>> state = begin(spec, watch, events, runtime::Purpose::command);
     if (!state) {
         events.failed(state.error());
         return tl::make_unexpected(std::move(state.error()));
@@ -257,8 +268,53 @@ Result<Sandbox> Sandbox::start(const Spec& spec, const Watch& watch)
     return Sandbox{std::move(*state)};
 }
 
+namespace {
+
+/// Where the caller has closed standard descriptors, their numbers are not to be those of something that
+/// init needs: its own lead to nothing.
+class StandardNumbers {
+public:
+    StandardNumbers()
+    {
+        for (sys::Fd& fd : held_) {
+            fd = sys::Fd{sys::raw::openat(AT_FDCWD, "/", O_PATH | O_CLOEXEC)};
+            if (fd.get() > STDERR_FILENO) {
+                fd.reset();
+                return;
+            }
+        }
+    }
+
+private:
+    sys::Fd held_[3];
+};
+
+}  // namespace
+
+Result<Sandbox> Sandbox::create(const Spec& spec)
+{
+    const StandardNumbers numbers;
+    return Sandbox{TRY(begin(spec, {}, runtime::Events{-1}, runtime::Purpose::commands))};
+}
+
+void Sandbox::State::close()
+{
+    if (!serving || serving->is_closed.exchange(true))
+        return;
+    runtime::end_all(running);
+    if (running.network)
+        running.network->await_end();
+}
+
+void Sandbox::close()
+{
+    state_->close();
+}
+
 Result<ExitStatus> Sandbox::wait()
 {
+    if (state_->serving)
+        return fail("Can't wait for the command", ENOTSUP, {}, "each Process has its own wait()");
     const runtime::Running& running = state_->running;
     Result<ExitStatus> status =
         runtime::supervise(running, state_->duties, state_->events, state_->is_ending);
@@ -295,6 +351,8 @@ Result<ExitStatus> Sandbox::wait()
 
 void Sandbox::kill()
 {
+    if (state_->serving)
+        return state_->close();
     runtime::end_all(state_->running);
     state_->is_ending = false;
 }
@@ -302,6 +360,8 @@ void Sandbox::kill()
 Result<> Sandbox::signal(int number)
 {
     const runtime::Running& running = state_->running;
+    if (state_->serving)
+        return fail("Can't signal the command", ENOTSUP, {}, "use Process::signal()");
     if (!running.command && running.channel)
         return fail("Can't signal the command", ENOTSUP, {}, "set Spec::signals_command");
     const sys::Fd& pidfd = running.command ? running.command : running.pidfd;
@@ -361,7 +421,8 @@ std::vector<int> Sandbox::descriptors() const
 {
     const runtime::Running& running = state_->running;
     std::vector<int> fds{running.pidfd.get()};
-    for (const sys::Fd* fd : {&running.channel, &running.command, &running.terminal, &running.host})
+    for (const sys::Fd* fd : {&running.channel, &running.command, &running.terminal, &running.host,
+                              &running.directory, &running.terminals})
         if (*fd)
             fds.push_back(fd->get());
     if (state_->control)

@@ -87,6 +87,9 @@ struct ChangeDirectory {
 
 struct NewSession {};
 
+/// Hands the working directory to the supervisor, and the sandbox's own devpts if it has one.
+struct OfferFolders {};
+
 /// Makes the sandbox's terminal the standard input, output and error, and hands its master to the
 /// supervisor. It is one of the sandbox's own devpts where there is one.
 struct TakeTerminal {
@@ -138,6 +141,7 @@ int run(const SetNice& step, sys::ChildState& state) noexcept;
 int run(const SetHostname& step, sys::ChildState& state) noexcept;
 int run(const ChangeDirectory& step, sys::ChildState& state) noexcept;
 int run(const NewSession& step, sys::ChildState& state) noexcept;
+int run(const OfferFolders& step, sys::ChildState& state) noexcept;
 int run(const TakeTerminal& step, sys::ChildState& state) noexcept;
 int run(const LockFile& step, sys::ChildState& state) noexcept;
 int run(const AwaitRelease& step, sys::ChildState& state) noexcept;
@@ -152,12 +156,12 @@ using ChildStep = std::variant<
     ns::WriteIdMaps, ns::WriteIdMapsBelow, ns::RequireIdMap, ns::TakeIds, ns::TakeMappedIds,
     ns::JoinUserNamespace, ns::JoinNamespace, ns::LimitUserNamespaces, ns::NewUserNamespace,
     ns::NewMappedUserNamespace, ns::RefuseUserNamespaces, ns::SetCapabilities, ns::MakeRuleset,
-    AwaitIdMaps, OwnInit, net::LoopbackUp, OfferNetwork, AwaitNetwork, mount::OpenHost,
-    mount::CheckSource, mount::CheckDescriptor, mount::MakeStore, mount::MakeRoot, mount::BindTree,
-    mount::BindOpenFile, mount::MakeReadOnly, mount::MountProc, mount::MountDev, mount::MountTmpfs,
-    mount::MountMqueue, mount::MakeDirectory, mount::WriteFile, mount::BindContents,
-    mount::FillContents, mount::MakeSymlink, mount::ChangeMode, mount::MountOverlay,
-    mount::EnterRoot>;
+    AwaitIdMaps, OwnInit, OfferFolders, net::LoopbackUp, OfferNetwork, AwaitNetwork,
+    mount::OpenHost, mount::CheckSource, mount::CheckDescriptor, mount::MakeStore, mount::MakeRoot,
+    mount::BindTree, mount::BindOpenFile, mount::MakeReadOnly, mount::MountProc, mount::MountDev,
+    mount::MountTmpfs, mount::MountMqueue, mount::MakeDirectory, mount::WriteFile,
+    mount::BindContents, mount::FillContents, mount::MakeSymlink, mount::ChangeMode,
+    mount::MountOverlay, mount::EnterRoot>;
 
 // The child only borrows: if a step could own memory, destroying or copying it after clone3
 // could reach the allocator.

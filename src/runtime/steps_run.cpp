@@ -9,8 +9,10 @@
 
 #include <linux/close_range.h>
 #include <linux/keyctl.h>
+#include <linux/magic.h>
 #include <linux/memfd.h>
 #include <linux/prctl.h>
+#include <sys/vfs.h>
 
 namespace nsbox::runtime {
 
@@ -237,6 +239,23 @@ int run(const ChangeDirectory& step, ChildState& state) noexcept
 int run(const NewSession&, ChildState&) noexcept
 {
     return raw::setsid();
+}
+
+int run(const OfferFolders&, ChildState& state) noexcept
+{
+    const sys::Fd work{raw::openat(AT_FDCWD, ".", O_PATH | O_DIRECTORY | O_CLOEXEC)};
+    if (!work)
+        return work.error();
+    long sent = tell_with_descriptor(state.channel, Message{Tell::directory, 0, 0, 0}, work.get());
+    const sys::Fd terminals{
+        raw::openat(AT_FDCWD, "/dev/pts", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)};
+    struct ::statfs status {};
+    const bool is_devpts = terminals && raw::call(SYS_fstatfs, terminals.get(), &status) == 0 &&
+                           status.f_type == DEVPTS_SUPER_MAGIC;
+    if (sent >= 0 && is_devpts)
+        sent =
+            tell_with_descriptor(state.channel, Message{Tell::terminals, 0, 0, 0}, terminals.get());
+    return sent < 0 ? static_cast<int>(sent) : 0;
 }
 
 int run(const TakeTerminal& step, ChildState& state) noexcept

@@ -324,12 +324,10 @@ private:
                 return fail("recvmsg", received.error, "the sandbox");
             if (received.message.kind != Tell::exited)
                 continue;
-            status_ = from_wait_status(received.message.value);
+            status_ = exit_status(received);
             is_last_ = received.message.step == 1;
             CommandUsage usage{};
             std::memcpy(&usage, received.text.data(), std::min(received.text.size(), sizeof usage));
-            status_->usage = {std::chrono::microseconds{usage.user_us},
-                              std::chrono::microseconds{usage.system_us}, usage.max_rss_kib};
             if (running_.group && usage.oom_kills != unknown_kills)
                 running_.group->oom_kills = usage.oom_kills;
             // A pid namespace that is joined cannot end while init's zombie is in it.
@@ -399,6 +397,16 @@ Result<ExitStatus> reap(const sys::Fd& pidfd)
     (info.si_code == CLD_EXITED ? status.code : status.signal) = info.si_status;
     status.usage = {from_timeval(usage.ru_utime), from_timeval(usage.ru_stime),
                     static_cast<std::uint64_t>(usage.ru_maxrss)};
+    return status;
+}
+
+ExitStatus exit_status(const Received& message)
+{
+    ExitStatus status = from_wait_status(message.message.value);
+    CommandUsage usage{};
+    std::memcpy(&usage, message.text.data(), std::min(message.text.size(), sizeof usage));
+    status.usage = {std::chrono::microseconds{usage.user_us},
+                    std::chrono::microseconds{usage.system_us}, usage.max_rss_kib};
     return status;
 }
 

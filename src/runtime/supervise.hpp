@@ -1,6 +1,7 @@
 #pragma once
 
 #include "nsbox/nsbox.hpp"
+#include "runtime/channel.hpp"
 #include "runtime/control.hpp"
 #include "runtime/events.hpp"
 #include "runtime/launch.hpp"
@@ -22,6 +23,9 @@ struct Duties {
 /// and is still to be reaped.
 Result<ExitStatus> supervise(const Running& running, const Duties& duties, const Events& events,
                              bool& is_ending);
+
+/// What a message that a command has exited says; without what the kernel killed for want of memory.
+ExitStatus exit_status(const Received& message);
 
 /// Has the child end with everything in the sandbox; end_all() also waits for that, and reaps it.
 void tell_end(const Running& running);

@@ -59,8 +59,8 @@ struct ChildState {
     bool has_mount_api = false;  ///< open_tree, move_mount, mount_setattr; Linux 5.12.
     int channel = -1;            ///< To the supervisor.
     Ids outer;                   ///< See ChildProgram.
-    int own[7] = {-1, -1, -1, -1, -1, -1, -1};  ///< That, and what will be executed...
-    static constexpr unsigned own_init = 1;     ///< ...the init program among them.
+    int own[9] = {-1, -1, -1, -1, -1, -1, -1, -1, -1};  ///< That, and what will be executed...
+    static constexpr unsigned own_init = 1;             ///< ...the init program among them.
 
     // Opened by steps.
     int proc = -1;        ///< The caller's /proc, checked to be one.

@@ -6,6 +6,8 @@
 
 #include "runtime/command.hpp"
 #include "runtime/group_files.hpp"
+#include "runtime/init/serve.hpp"
+#include "runtime/init/unpack.hpp"
 #include "runtime/packet.hpp"
 #include "sys/raw.hpp"
 #include "sys/text.hpp"
@@ -14,14 +16,12 @@
 #include <initializer_list>
 #include <linux/capability.h>
 #include <linux/prctl.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 
 using namespace nsbox;
 namespace raw = sys::raw;
 using runtime::Command;
 using runtime::CommandUsage;
-using runtime::Filter;
 using runtime::Message;
 using runtime::PacketHeader;
 using runtime::Tell;
@@ -70,64 +70,6 @@ void wipe(char* text)
     // The strings of exec stay readable in this process's memory otherwise.
     for (volatile char* at = text; *at != '\0'; ++at)
         *at = '\0';
-}
-
-PacketHeader* map_packet(int fd)
-{
-    struct ::stat status;
-    if (raw::fstat(fd, &status) < 0)
-        return nullptr;
-    const long rc =
-        raw::call(SYS_mmap, nullptr, status.st_size, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
-    raw::close(fd);
-    if (rc < 0 && rc > -4096)
-        return nullptr;
-    auto* packet = reinterpret_cast<PacketHeader*>(rc);
-    return packet->magic == runtime::packet_magic ? packet : nullptr;
-}
-
-/// Turns a table of offsets, ended by zero, into pointers.
-const char** relocate(PacketHeader* packet, std::uint32_t offset)
-{
-    char* const base = reinterpret_cast<char*>(packet);
-    auto* const table = reinterpret_cast<std::uint64_t*>(base + offset);
-    for (std::uint64_t* entry = table; *entry != 0; ++entry)
-        *entry = reinterpret_cast<std::uint64_t>(base + *entry);
-    return reinterpret_cast<const char**>(table);
-}
-
-/// A filter is a pair (offset, count) in the packet and (pointer, count) in memory.
-const Filter* relocate_filters(char* base, std::uint32_t offset, std::uint32_t count)
-{
-    auto* const filters = reinterpret_cast<std::uint64_t*>(base + offset);
-    for (std::uint32_t i = 0; i < count; ++i)
-        filters[std::size_t{2} * i] =
-            reinterpret_cast<std::uint64_t>(base + filters[std::size_t{2} * i]);
-    return reinterpret_cast<const Filter*>(filters);
-}
-
-Command unpack(PacketHeader* packet)
-{
-    char* const base = reinterpret_cast<char*>(packet);
-    Command command{};
-    command.candidates = relocate(packet, packet->candidates);
-    command.candidate_count = packet->candidate_count;
-    command.argv = relocate(packet, packet->argv);
-    command.envp = relocate(packet, packet->envp);
-    command.envp[packet->pwd_slot] = base + packet->pwd[packet->pwd_choice];
-    command.shell_argv = relocate(packet, packet->shell_argv);
-    command.filters = relocate_filters(base, packet->filters, packet->filter_count);
-    command.filter_count = packet->filter_count;
-    command.logged = relocate_filters(base, packet->logged, packet->logged_count);
-    command.logged_count = packet->logged_count;
-    for (std::size_t i = 0; i < runtime::pass_words; ++i)
-        command.pass[i] = packet->pass[i];
-    command.ambient = packet->ambient;
-    command.program = packet->program;
-    command.ruleset = packet->ruleset;
-    command.die_with_parent = (packet->flags & runtime::packet_die_with_parent) != 0;
-    command.terminal = (packet->flags & runtime::packet_terminal) != 0;
-    return command;
 }
 
 bool has(runtime::PacketFlag flag)
@@ -183,6 +125,7 @@ void close_others(const PacketHeader* packet)
         consider(packet->registry);
         consider(packet->group);
         consider(packet->lifeline);
+        consider(packet->helper);
         consider(group.kill);
         consider(group.memory);
         for (std::uint32_t i = 0; i < packet->keep_count; ++i)
@@ -430,7 +373,7 @@ int keep_from_command(const PacketHeader* packet)
         reinterpret_cast<const std::int32_t*>(reinterpret_cast<const char*>(packet) + packet->keep);
     int rc = raw::fcntl(packet->channel, F_SETFD, FD_CLOEXEC);
     for (const int fd : {packet->program, packet->supervisor, packet->children, packet->proc,
-                         packet->group, packet->lifeline, packet->ruleset})
+                         packet->group, packet->lifeline, packet->ruleset, packet->helper})
         if (rc >= 0 && fd >= 0)
             rc = raw::fcntl(fd, F_SETFD, FD_CLOEXEC);
     for (std::uint32_t i = 0; i < packet->keep_count; ++i)
@@ -652,6 +595,28 @@ void load_early(const Command& command)
     }
 }
 
+/// For commands that are asked for one by one; all that confines them is in force here already, but for
+/// filters that might not leave init what it needs.
+[[noreturn]] void serve_commands(PacketHeader* packet, const Command& command)
+{
+    const int channel = packet->channel;
+    close_others(packet);
+    // The caller's session is none of theirs.
+    raw::setsid();
+    const int ended = runtime::init::watch_children();
+    int rc = ended;
+    if (rc >= 0 && has(runtime::packet_bare))
+        rc = raw::capset(0, 0, 0);
+    if (rc < 0)
+        stop(channel, rc);
+    load_early(command);
+    const runtime::init::Service service{channel, packet->supervisor, packet->helper, ended,
+                                         has(runtime::packet_filter_early)};
+    raw::call(SYS_munmap, packet, packet->size);
+    tell(channel, Tell::started, 0);
+    runtime::init::serve(service);
+}
+
 void take_over(const PacketHeader* packet)
 {
     self.channel = packet->channel;
@@ -678,7 +643,7 @@ void be_another(const PacketHeader* packet)
         raw::exit_group(1);
     const int fd = parse_number(argv[1]);
     wipe(argv[1]);
-    PacketHeader* const packet = map_packet(fd);
+    PacketHeader* const packet = runtime::init::map_packet(fd);
     if (packet == nullptr)
         raw::exit_group(1);
     const int channel = packet->channel;
@@ -699,10 +664,12 @@ void be_another(const PacketHeader* packet)
     if (rc < 0)
         stop(channel, rc);
     Start start;
-    start.command = unpack(packet);
+    start.command = runtime::init::unpack(packet);
     if (has(runtime::packet_only_command))
         execute_here(start.command);
     share_landlock(start.command);
+    if (has(runtime::packet_serve))
+        serve_commands(packet, start.command);
     const int in = open_group(packet);
     int pidfd = -1;
     const bool tell_command = has(runtime::packet_tell_command);

@@ -25,13 +25,13 @@ bool is_readable(int fd)
 
 }  // namespace
 
-Process::Process(const std::function<int()>& body) : pid_(::fork())
+Forked::Forked(const std::function<int()>& body) : pid_(::fork())
 {
     if (pid_ == 0)
         ::_exit(body());
 }
 
-Process::~Process()
+Forked::~Forked()
 {
     if (status_ >= 0)
         return;
@@ -39,7 +39,7 @@ Process::~Process()
     ::waitpid(pid_, nullptr, 0);
 }
 
-int Process::wait()
+int Forked::wait()
 {
     int status = 0;
     if (status_ < 0 && eventually([&] { return ::waitpid(pid_, &status, WNOHANG) == pid_; }))

@@ -47,12 +47,12 @@ private:
 };
 
 /// A process that is killed at the end.
-class Process {
+class Forked {
 public:
-    explicit Process(const std::function<int()>& body);
-    Process(const Process&) = delete;
-    Process& operator=(const Process&) = delete;
-    ~Process();
+    explicit Forked(const std::function<int()>& body);
+    Forked(const Forked&) = delete;
+    Forked& operator=(const Forked&) = delete;
+    ~Forked();
 
     pid_t pid() const { return pid_; }
     /// The exit status as a shell has it; -1 if it does not end within ten seconds.

@@ -48,7 +48,7 @@ public:
     pid_t id() const { return process_.pid(); }
 
 private:
-    Process process_;
+    Forked process_;
 };
 
 void give_terminal_to(pid_t group)

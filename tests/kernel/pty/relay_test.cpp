@@ -50,12 +50,12 @@ Piped run_piped(const std::string& input, const std::function<int()>& command)
 {
     Pipe in = make_pipe();
     Pipe out = make_pipe();
-    Process writer{[&] {
+    Forked writer{[&] {
         in.read.reset();
         out.write.reset();
         return write_all(in.write.get(), input) ? 0 : 1;
     }};
-    Process supervisor{[&] {
+    Forked supervisor{[&] {
         in.write.reset();
         out.read.reset();
         Supervisor it;
@@ -190,7 +190,7 @@ TEST_CASE("relay: in the background output goes on and the terminal is left alon
 {
     // What a shell does for `job &` and then `fg`, without a stop in between.
     Outside outside{[] {
-        Process job{[] {
+        Forked job{[] {
             ::setpgid(0, 0);
             return supervised(script("echo run''ning; read -r x; echo \"got:$x\"; exit 6"))();
         }};
@@ -249,7 +249,7 @@ TEST_CASE("relay: a shell with a line editor ends with its input")
 TEST_CASE("relay: closed descriptors outside are the end of the input, and output goes nowhere")
 {
     Witness& witness = new_witness();
-    Process supervisor{[&] {
+    Forked supervisor{[&] {
         Supervisor it;
         it.input = -1;
         it.output = -1;
@@ -265,7 +265,7 @@ TEST_CASE("relay: who takes every byte as data gets every byte and no more")
     Pipe in = make_pipe();
     Pipe out = make_pipe();
     const std::string bytes = many_bytes(8 * megabyte);
-    Process supervisor{[&] {
+    Forked supervisor{[&] {
         in.write.reset();
         out.read.reset();
         Supervisor it;
@@ -302,7 +302,7 @@ TEST_CASE("relay: megabytes that are pasted into a terminal arrive")
         return 0;
     })};
     REQUIRE(outside.shows("ready"));
-    Process paster{[&] { return write_all(outside.master(), bytes) ? 0 : 1; }};
+    Forked paster{[&] { return write_all(outside.master(), bytes) ? 0 : 1; }};
     CHECK(outside.shows("(same)"));
     CHECK(paster.wait() == 0);
     CHECK(outside.wait() == 0);
@@ -352,10 +352,10 @@ TEST_CASE("relay: output through a socket and into a file arrives")
             return it.run(command);
         };
     };
-    Process through_socket{supervisor(theirs.get())};
+    Forked through_socket{supervisor(theirs.get())};
     CHECK(read_all(ours.get(), bytes.size()) == bytes);
     CHECK(through_socket.wait() == 3);
-    Process into_file{supervisor(file.get())};
+    Forked into_file{supervisor(file.get())};
     CHECK(into_file.wait() == 3);
     CHECK(contents_of(file.get()) == "before" + bytes);
 }
@@ -366,7 +366,7 @@ TEST_CASE("relay: output that nobody reads stops the command, and costs no time"
     Witness& witness = new_witness();
     Pipe out = make_pipe();
     Pipe in = make_pipe();
-    Process supervisor{[&] {
+    Forked supervisor{[&] {
         out.read.reset();
         Supervisor it;
         it.input = in.read.get();
@@ -414,7 +414,7 @@ TEST_CASE("relay: input that nobody reads stops the one who types, and costs no 
         },
         &witness)};
     REQUIRE(outside.shows("ready"));
-    Process paster{[&] {
+    Forked paster{[&] {
         for (std::size_t at = 0; at < bytes.size(); at += 4096) {
             write_all(outside.master(), bytes.substr(at, 4096));
             typed.bytes = at;
@@ -444,7 +444,7 @@ TEST_CASE("relay: the flags of the descriptors outside stay as they are")
     Pipe in = make_pipe();
     Pipe out = make_pipe();
     Witness& witness = new_witness();
-    Process supervisor{[&] {
+    Forked supervisor{[&] {
         Supervisor it;
         it.input = in.read.get();
         it.output = out.write.get();
@@ -470,7 +470,7 @@ TEST_CASE("relay: a reader that has gone is reported, and the command can go on 
         } else {
             out = make_pipe();
         }
-        Process supervisor{[&] {
+        Forked supervisor{[&] {
             out.read.reset();
             Supervisor it;
             it.input = -1;
@@ -539,7 +539,7 @@ TEST_CASE("relay: a command that closes its terminal and opens it again is no en
         Witness& witness = new_witness();
         Pipe out = make_pipe();
         Pipe in = make_pipe();
-        Process supervisor{[&] {
+        Forked supervisor{[&] {
             out.read.reset();
             Supervisor it;
             it.input = in.read.get();
@@ -594,7 +594,7 @@ TEST_CASE("relay: a process that goes on writing after the command's end does no
 {
     Witness& witness = new_witness();
     Pipe out = make_pipe();
-    Process supervisor{[&] {
+    Forked supervisor{[&] {
         out.read.reset();
         Supervisor it;
         it.input = -1;
@@ -633,7 +633,7 @@ TEST_CASE("relay: a reader that does not read cannot keep drain() beyond its lim
         std::string fill(4096, 'f');
         REQUIRE(::fcntl(out.write.get(), F_SETPIPE_SZ, 4096) >= 4096);
         REQUIRE(write_all(out.write.get(), fill));
-        Process supervisor{[&] {
+        Forked supervisor{[&] {
             Supervisor it;
             it.input = -1;
             it.output = out.write.get();
@@ -657,7 +657,7 @@ TEST_CASE("relay: a pipe that cannot be opened anew is never waited for either")
     Pipe in = make_pipe();
     REQUIRE(::fcntl(out.write.get(), F_SETPIPE_SZ, 4096) >= 4096);
     const std::string bytes = many_bytes(megabyte / 4);
-    Process supervisor{[&] {
+    Forked supervisor{[&] {
         out.read.reset();
         in.write.reset();
         sock_filter program[] = {

@@ -86,6 +86,8 @@ const std::vector<Row>& own_words()
          "Can't chdir to /x: the directory lies outside of the sandbox"},
         {runtime::ChangeDirectory{nullptr, "", "", ""}, Site::step, EACCES, "",
          "Can't chdir to /: Permission denied"},
+        {runtime::OfferFolders{}, Site::step, EACCES, "",
+         "Can't open the working directory: Permission denied"},
         {runtime::NewSession{}, Site::step, EPERM, "", "setsid: Operation not permitted"},
         {ns::JoinNamespace{-1, CLONE_NEWNET}, Site::step, EPERM, "",
          "Can't enter the sandbox's namespace of kind net: Operation not permitted"},
