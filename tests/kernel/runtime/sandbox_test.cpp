@@ -341,6 +341,10 @@ TEST_CASE("sandbox: nothing of the host's memory, environment, arguments and fil
         CHECK(said[kept + ", process 2"] == "environ mem");
         CHECK(said[kept + ", itself"] == "environ mem");
     }
+    // The numbers of those that have ended are not given out again so soon.
+    CHECK(said["many commands"] == "processes 1 3");
+    CHECK(said["many commands, process 1"] == "nowhere");
+    CHECK(said["many commands, itself"] == "mem");
 }
 
 TEST_CASE("sandbox: a host with a heap of 1 GiB starts sandboxes that hold none of it")

@@ -121,6 +121,33 @@ std::string status_field(pid_t pid, const std::string& name)
     return "(not there)";
 }
 
+/// The same for a sandbox of many commands, one of which has had the word too.
+void print_of_many(const std::string& veiled, const std::string& word)
+{
+    Spec spec = full_spec({});
+    spec.environment = {{EnvironmentEdit::Kind::clear, {}, {}}};
+    // Whoever may trace its own processes may look at init, as far as anyone may.
+    spec.uid = spec.gid = 0;
+    Result<Sandbox> sandbox = Sandbox::create(spec);
+    if (!sandbox) {
+        print("many commands", sandbox.error().message());
+        return;
+    }
+    Command owner;
+    owner.words = {"/bin/sh", "-c", "true", word};
+    owner.environment = {{EnvironmentEdit::Kind::set, "SECRET", word}};
+    Command scanner;
+    scanner.words = {"/bin/sh", "-c",  "\"$@\"; exit $?", "sh", own_path(), "--probe",
+                     "scan",    veiled};
+    const Result<Outcome> first = nsbox::run(*sandbox, owner);
+    const Result<Outcome> second = nsbox::run(*sandbox, scanner);
+    const std::string text = second ? second->output : second.error().message();
+    print("many commands", (first && first->status.code == 0 ? "" : "failed; ") +
+                               ("processes " + fact(text, "processes")));
+    print("many commands, process 1", fact(text, "word in 1"));
+    print("many commands, itself", fact(text, "word in self"));
+}
+
 /// `secrets WORD`: a host application that has WORD in every place where an application can
 /// have one, and what sandboxes with processes of their own see of it.
 int secrets(const std::vector<std::string>& words)
@@ -154,6 +181,7 @@ int secrets(const std::vector<std::string>& words)
             print(name + ", itself", fact(text, "word in self"));
         }
     }
+    print_of_many(veil(word), word);
     return heap->empty() ? 1 : 0;
 }
 
