@@ -7,6 +7,8 @@
 #include <string_view>
 #include <utility>
 
+#pragma GCC visibility push(default)
+
 namespace nsbox {
 
 /// Text that lives as long as the program: it converts from string literals only, so an
@@ -53,3 +55,5 @@ template <class T = void>
 using Result = tl::expected<T, Error>;
 
 }  // namespace nsbox
+
+#pragma GCC visibility pop

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#pragma GCC visibility push(default)
+
 namespace nsbox {
 
 /// What an everyday sandbox is to run in, for complete().
@@ -88,3 +90,5 @@ Result<std::string> outline(const Spec& spec);
 std::vector<std::string> capabilities_on_host(const Spec& spec);
 
 }  // namespace nsbox
+
+#pragma GCC visibility pop

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <vector>
 
+#pragma GCC visibility push(default)
+
 namespace nsbox {
 
 /// Ids that a user may give to the processes of its user namespaces; see subuid(5).
@@ -30,3 +32,5 @@ std::vector<IdRange> map_beside_own(const std::vector<SubordinateRange>& ranges,
                                     std::uint32_t inside, std::uint32_t own);
 
 }  // namespace nsbox
+
+#pragma GCC visibility pop

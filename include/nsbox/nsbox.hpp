@@ -13,12 +13,14 @@
 
 #include <sys/types.h>
 
-namespace nsbox {
-
-namespace runtime {
+namespace nsbox::runtime {
 class Events;
 enum class Purpose;
-}  // namespace runtime
+}  // namespace nsbox::runtime
+
+#pragma GCC visibility push(default)
+
+namespace nsbox {
 
 /// The version of the library, "major.minor.patch".
 const char* version() noexcept;
@@ -155,7 +157,7 @@ public:
 private:
     friend class Sandbox;
     struct State;
-    explicit Process(std::unique_ptr<State> state) noexcept;
+    [[gnu::visibility("hidden")]] explicit Process(std::unique_ptr<State> state) noexcept;
     std::unique_ptr<State> state_;
 };
 
@@ -251,10 +253,10 @@ public:
 private:
     friend class Remote;
     struct State;
-    static Result<std::unique_ptr<State>> begin(const Spec& spec, const Watch& watch,
-                                                const runtime::Events& events,
-                                                runtime::Purpose purpose);
-    explicit Sandbox(std::unique_ptr<State> state) noexcept;
+    [[gnu::visibility("hidden")]] static Result<std::unique_ptr<State>> begin(
+        const Spec& spec, const Watch& watch, const runtime::Events& events,
+        runtime::Purpose purpose);
+    [[gnu::visibility("hidden")]] explicit Sandbox(std::unique_ptr<State> state) noexcept;
     std::unique_ptr<State> state_;
 };
 
@@ -294,3 +296,5 @@ Result<Outcome> run_script(const Spec& spec, const std::string& text, Command co
 std::optional<std::string> namespaces_refused();
 
 }  // namespace nsbox
+
+#pragma GCC visibility pop

@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <memory>
 
+#pragma GCC visibility push(default)
+
 namespace nsbox {
 
 /// How a Pool is kept.
@@ -53,8 +55,10 @@ public:
 
 private:
     struct State;
-    explicit Pool(std::unique_ptr<State> state) noexcept;
+    [[gnu::visibility("hidden")]] explicit Pool(std::unique_ptr<State> state) noexcept;
     std::unique_ptr<State> state_;
 };
 
 }  // namespace nsbox
+
+#pragma GCC visibility pop

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#pragma GCC visibility push(default)
+
 namespace nsbox {
 
 /// A sandbox that was started with Spec::name and runs.
@@ -72,8 +74,10 @@ public:
 
 private:
     struct State;
-    explicit Remote(std::unique_ptr<State> state) noexcept;
+    [[gnu::visibility("hidden")]] explicit Remote(std::unique_ptr<State> state) noexcept;
     std::unique_ptr<State> state_;
 };
 
 }  // namespace nsbox
+
+#pragma GCC visibility pop

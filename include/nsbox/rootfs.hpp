@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#pragma GCC visibility push(default)
+
 namespace nsbox {
 
 /// How the owners of a root filesystem's files are on disk.
@@ -79,8 +81,10 @@ public:
 
 private:
     struct State;
-    explicit Rootfs(std::unique_ptr<State> state) noexcept;
+    [[gnu::visibility("hidden")]] explicit Rootfs(std::unique_ptr<State> state) noexcept;
     std::unique_ptr<State> state_;
 };
 
 }  // namespace nsbox
+
+#pragma GCC visibility pop

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#pragma GCC visibility push(default)
+
 namespace nsbox {
 
 /// The classic BPF program of a policy, for Spec::seccomp_programs: for this machine's calling
@@ -26,3 +28,5 @@ Result<std::string> policy_text(const std::string& policy);
 Result<std::string> disassemble_filter(const std::vector<std::uint8_t>& program);
 
 }  // namespace nsbox
+
+#pragma GCC visibility pop

@@ -8,6 +8,8 @@
 #include <variant>
 #include <vector>
 
+#pragma GCC visibility push(default)
+
 namespace nsbox {
 
 /// Names an open descriptor of the calling process by its number. Borrowed: start() reads from
@@ -502,3 +504,5 @@ std::vector<std::string> capabilities_after(const std::vector<CapabilityEdit>& e
 std::vector<std::string> capability_names();
 
 }  // namespace nsbox
+
+#pragma GCC visibility pop
