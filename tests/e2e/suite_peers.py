@@ -65,12 +65,17 @@ def curl(ctx):
     for words in ((netkit.PYTHON, "-c", WEB, "0.0.0.0", "80"), (tool(ctx, "node"), "-e", node)):
         inside = world.start("--ro-bind", folder, "/tmp/www", "--chdir", "/tmp/www", *words,
                              options=(*ENDS, "-p", "9000:80"))
-        ctx.true(inside.stdout.readline().startswith(b"listens"), words[0])
+        line = inside.stdout.readline()
+        if not line.startswith(b"listens"):
+            inside.kill()
+            raise AssertionError(f"{words[0]}: {line!r}, {inside.stderr.read()!r}")
         answered = ctx.run("sh", "-c", f"{program} -sS --retry 20 --retry-connrefused --retry-delay "
                            "1 --max-time 60 http://localhost:9000/file | sha256sum")
         ctx.eq(ctx.ok(answered).out.split()[0], want, words[0])
         inside.kill()
         inside.wait(20)
+        # The network's helper notices that end, and has the port until its own.
+        ctx.until(lambda: is_free(9000), why="the end of the port")
 
 
 @case("N-node", "node looks names up and connects by them")
