@@ -293,9 +293,11 @@ FILTERED = r"uname: .*" + os.strerror(errno.EXDEV)
 @case("B62", "a filter is active in the command and in the reaper")
 def seccomp_reaper(ctx):
     for option in ("--seccomp", "--add-seccomp-fd"):
-        result = ctx.ok(ctx.bw(*ctx.USR, "--unshare-pid", "--proc", "/proc", option, "9", "grep",
-                               "-h", "^Seccomp:", "/proc/1/status", "/proc/self/status",
-                               fds={9: seccomp_allow()}))
+        # The reaper loads it when the command has begun.
+        script = "for i in $(seq 200); do ! grep -q '^Seccomp:.0' /proc/1/status || sleep 0.1; done; " \
+                 "grep -h ^Seccomp: /proc/1/status /proc/self/status"
+        result = ctx.ok(ctx.bw(*ctx.USR, "--unshare-pid", "--proc", "/proc", option, "9", "sh", "-c",
+                               script, fds={9: seccomp_allow()}))
         ctx.eq(result.out.split(), ["Seccomp:", "2"] * 2, f"reaper and command with {option}")
     # The number tells something only if it is another one without a filter of ours.
     ctx.ok(ctx.bw(*ctx.USR, "--unshare-pid", "--proc", "/proc", "grep", "^Seccomp:",
