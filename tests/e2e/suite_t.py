@@ -375,10 +375,13 @@ def stop_and_continue(ctx):
 @case("PTY-size", "the size is right from the command's first moment, and after each change",
       timeout=120)
 def sizes(ctx):
-    # Not by print(), which a signal may not come into the midst of.
-    program = ("import os, signal, sys; size = lambda *_: os.write(1, b'size %d %d\\n' % "
-               "tuple(os.get_terminal_size())); signal.signal(signal.SIGWINCH, size); size(); "
-               "input(); sys.exit(2)")
+    # A handler of Python's would wait for the end of a read(2) that begins just after the signal.
+    program = ("import os, select, signal, sys\n"
+               "size = lambda: os.write(1, b'size %d %d\\n' % tuple(os.get_terminal_size()))\n"
+               "come, went = os.pipe(); os.set_blocking(went, False); signal.set_wakeup_fd(went)\n"
+               "signal.signal(signal.SIGWINCH, lambda *_: None); size()\n"
+               "while 0 not in select.select([0, come], [], [])[0]: os.read(come, 64); size()\n"
+               "sys.exit(2)")
     for shape in SHAPES:
         term = sandbox(ctx, shape, PYTHON, "-c", program, size=(133, 41))
         term.expect(r"size \d+ \d+\r")
