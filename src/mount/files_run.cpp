@@ -66,7 +66,7 @@ Fd create_file(ChildState& state, const char* path, unsigned mode, unsigned pare
     if (state.has_openat2) {
         Fd file{
             raw::openat2(state.root, path, flags, RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS, mode)};
-        if (file || file.error() != -ENOENT)
+        if (file || (file.error() != -ENOENT && file.error() != -EAGAIN))
             return file;
     }
     // ensure_file() makes it with a mount point's mode, in the right place.

@@ -18,7 +18,6 @@ namespace {
 
 constexpr std::size_t path_max = 4096;
 constexpr int most_links = 40;  // As the kernel: path_resolution(7).
-constexpr int most_retries = 64;
 
 struct PathText {
     char text[path_max];
@@ -325,13 +324,11 @@ Fd resolve(const ChildState& state, const char* path, Leaf leaf) noexcept
         return Fd{raw::fcntl(state.root, F_DUPFD_CLOEXEC, 3)};
     const std::uint64_t nofollow = leaf == Leaf::keep ? O_NOFOLLOW : 0;
     if (state.has_openat2) {
-        for (int i = 0; i < most_retries; ++i) {
-            Fd fd{raw::openat2(state.root, path, O_PATH | O_CLOEXEC | nofollow,
-                               RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS)};
-            // EAGAIN: a rename elsewhere made the kernel unsure about "..".
-            if (fd.error() != -EAGAIN)
-                return fd;
-        }
+        Fd fd{raw::openat2(state.root, path, O_PATH | O_CLOEXEC | nofollow,
+                           RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS)};
+        // The walk needs no certainty about "..".
+        if (fd.error() != -EAGAIN)
+            return fd;
     }
     return resolve_by_walking(state.root, path, leaf);
 }

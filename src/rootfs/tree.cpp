@@ -39,13 +39,8 @@ tl::unexpected<Error> failed(const std::string& path, int rc)
 /// As a process would resolve it whose root is `root`, which is never left.
 Fd open_in(int root, const std::string& path, std::uint64_t flags, std::uint64_t resolve)
 {
-    // The kernel gives up, if a ".." of a link meets a rename anywhere on the machine.
-    constexpr int most_attempts = 200;
-    int rc = -EAGAIN;
-    for (int attempt = 0; attempt < most_attempts && rc == -EAGAIN; ++attempt)
-        rc = raw::openat2(root, path.c_str(), flags | O_CLOEXEC,
-                          RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS | resolve);
-    return Fd{rc};
+    return Fd{raw::openat2(root, path.c_str(), flags | O_CLOEXEC,
+                           RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS | resolve)};
 }
 
 timespec modified(const Entry& entry)

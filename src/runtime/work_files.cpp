@@ -17,13 +17,9 @@ using sys::Fd;
 /// What runs in the sandbox can put anything in the way, at any moment: nothing of it is followed.
 Fd open_below(int folder, const std::string& path, std::uint64_t flags, unsigned mode = 0)
 {
-    constexpr int most_tries = 32;
     constexpr std::uint64_t resolve =
         RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV;
-    int rc = -EAGAIN;  // A rename elsewhere made the kernel unsure about "..": openat2(2).
-    for (int i = 0; i < most_tries && rc == -EAGAIN; ++i)
-        rc = raw::openat2(folder, path.c_str(), flags | O_CLOEXEC, resolve, mode);
-    return Fd{rc};
+    return Fd{raw::openat2(folder, path.c_str(), flags | O_CLOEXEC, resolve, mode)};
 }
 
 /// The folder that `path` is in, with those that are missing made; the name in it is what is left of `path`.

@@ -90,14 +90,20 @@ inline int openat(int dir, const char* path, int flags, unsigned mode = 0) noexc
 {
     return static_cast<int>(call(SYS_openat, dir, path, flags, mode));
 }
+/// Where a rename or a mount anywhere on the machine made the kernel unsure about a "..", it is asked
+/// again, and gives EAGAIN only if that goes on: see openat2(2), RESOLVE_BENEATH.
 inline int openat2(int dir, const char* path, std::uint64_t flags, std::uint64_t resolve,
                    std::uint64_t mode = 0) noexcept
 {
+    constexpr int most_tries = 200;
     open_how how{};
     how.flags = flags;
     how.mode = mode;
     how.resolve = resolve;
-    return static_cast<int>(call(SYS_openat2, dir, path, &how, sizeof how));
+    int rc = -EAGAIN;
+    for (int i = 0; i < most_tries && rc == -EAGAIN; ++i)
+        rc = static_cast<int>(call(SYS_openat2, dir, path, &how, sizeof how));
+    return rc;
 }
 inline int close(int fd) noexcept
 {

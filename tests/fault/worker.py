@@ -319,7 +319,10 @@ class Worker:
             run = self.run(line, "--at", point.process, str(point.number), str(point.occurrence),
                            str(number))
             if run.report["fired"] == "1":
-                return self.judge(line, point, run), run
+                problems = self.judge(line, point, run)
+                if (point.call, error) == ("openat2", "EAGAIN") and run.rc != 0:
+                    problems.append("gives up where a second try would have worked")
+                return problems, run
             problems = self.judge(line, point, run)
             if problems:
                 return ["(the fault was not reached)"] + problems, run
