@@ -728,6 +728,8 @@ Error describe_failure(const Plan& plan, const Message& message, const std::stri
     const auto index = static_cast<std::size_t>(message.step);
     const Teller teller{plan, index, static_cast<Site>(message.site), err, detail, {}};
     Words words = std::visit(teller, plan.steps[index]);
+    if (err == EAGAIN && words.hint.empty() && !words.object.empty())
+        words.hint = "too many names or mounts changed at that moment: try again";
     return {words.is_whole ? 0 : err, words.op, std::move(words.object), std::move(words.reason),
             std::move(words.hint)};
 }

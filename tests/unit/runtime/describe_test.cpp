@@ -230,6 +230,9 @@ const std::vector<Row>& own_words()
          "Can't mkdir /t: Input/output error"},
         {mount::WriteFile{7, "/t", 0, 0}, Site::create, EISDIR, "",
          "Can't create file /t: Is a directory"},
+        {mount::WriteFile{7, "/t", 0, 0}, Site::create, EAGAIN, "",
+         "Can't create file /t: Resource temporarily unavailable (hint: too many names or mounts "
+         "changed at that moment: try again)"},
         {mount::WriteFile{7, "/t", 0, 0}, Site::contents, ENOSPC, "",
          "Can't write data to file /t: No space left on device"},
         {mount::BindContents{7, "/t", 0, 0, false}, Site::contents, EBADF, "",
