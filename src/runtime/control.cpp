@@ -331,13 +331,35 @@ std::string Control::answer_about_ports(Ask what, const std::string& text, Order
     return pack_ports(std::vector{*done});
 }
 
+/// Answers only who waits for the end: the rest comes too late.
+void Control::tell_end(Client& client, const std::string& how)
+{
+    if (!client.waits) {
+        std::string bytes(largest_request, '\0');
+        const ssize_t got = ::recv(client.fd.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
+        bytes.resize(static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
+        Unpacker from{bytes};
+        client.waits = static_cast<Ask>(from.number()) == Ask::wait;
+    }
+    if (client.waits)
+        send_text(client.fd.get(), how);
+}
+
 void Control::finish(const ExitStatus& status)
 {
     remove_socket();
-    for (const Client& client : clients_)
-        if (client.waits)
-            send_text(client.fd.get(), pack_status(status));
+    const std::string how = pack_status(status);
+    for (Client& client : clients_)
+        tell_end(client, how);
     clients_.clear();
+    // Nobody else can come any more, but those who have may not have been heard.
+    for (int left = SOMAXCONN; left > 0; --left) {
+        Client client{Fd{::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC)}, false};
+        if (!client.fd)
+            break;
+        if (is_trusted(client.fd.get()))
+            tell_end(client, how);
+    }
     listener_.reset();
 }
 

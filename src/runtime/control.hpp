@@ -46,7 +46,7 @@ public:
 
     void add_to(std::vector<pollfd>& fds);
     Orders handle(const std::vector<pollfd>& fds);
-    /// Tells those who wait, and removes the socket.
+    /// Removes the socket, and tells those who wait, be it that nobody has heard them yet.
     void finish(const ExitStatus& status);
 
     std::vector<int> descriptors() const;
@@ -61,6 +61,7 @@ private:
     void remove_socket();
     void accept_one();
     bool answer(Client& client, Orders& orders);
+    void tell_end(Client& client, const std::string& how);
     std::string answer_about_ports(Ask what, const std::string& text, Orders& orders) const;
 
     Registry registry_;
