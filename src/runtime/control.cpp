@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <csignal>
 #include <cstring>
 #include <initializer_list>
@@ -198,6 +199,8 @@ Result<std::unique_ptr<Control>> Control::open(Registry registry, SandboxInfo in
         return fail("socket", -control->listener_.error());
     control->key_ = registry_key(info);
     const sockaddr_un address = address_of(registry.address(control->key_));
+    // Whoever does not let go of it must not keep this one from being known.
+    const Fd lock = registry.lock(std::chrono::seconds{1});
     if (::bind(control->listener_.get(), reinterpret_cast<const sockaddr*>(&address),
                sizeof address) < 0 ||
         ::listen(control->listener_.get(), SOMAXCONN) < 0)

@@ -5,6 +5,21 @@
 
 namespace nsbox::runtime {
 
+namespace {
+
+/// One that refused may be about to listen, or be gone and have a successor of its name.
+void remove_dead(const Registry& registry, const std::string& key)
+{
+    const sys::Fd lock = registry.lock({});
+    if (!lock)
+        return;
+    const Result<Known> now = describe_sandbox(registry, key);
+    if (!now && now.error().err == ECONNREFUSED)
+        registry.remove(key);
+}
+
+}  // namespace
+
 std::vector<Known> known_sandboxes(const Registry& registry)
 {
     std::vector<Known> all;
@@ -13,7 +28,7 @@ std::vector<Known> known_sandboxes(const Registry& registry)
         if (known) {
             all.push_back(std::move(*known));
         } else if (known.error().err == ECONNREFUSED) {
-            registry.remove(key);  // Its supervisor was killed.
+            remove_dead(registry, key);
         } else if (known.error().err == EAGAIN) {
             Known silent;  // Its supervisor is stopped.
             silent.info.name = key;

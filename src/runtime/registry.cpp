@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <dirent.h>
 #include <memory>
+#include <sys/file.h>
+#include <thread>
 #include <unistd.h>
 
 namespace nsbox::runtime {
@@ -90,6 +92,22 @@ std::string Registry::address(const std::string& key) const
 void Registry::remove(const std::string& key) const
 {
     raw::unlinkat(folder.get(), socket_name(key).c_str(), 0);
+}
+
+sys::Fd Registry::lock(std::chrono::milliseconds patience) const
+{
+    constexpr std::chrono::milliseconds pause{1};
+    sys::Fd fd{raw::openat(folder.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+    const auto end = std::chrono::steady_clock::now() + patience;
+    while (fd) {
+        const long rc = raw::call(SYS_flock, fd.get(), LOCK_EX | LOCK_NB);
+        if (rc == 0)
+            break;
+        if (rc != -EINTR && (rc != -EWOULDBLOCK || std::chrono::steady_clock::now() >= end))
+            return sys::Fd{static_cast<int>(rc)};
+        std::this_thread::sleep_for(pause);
+    }
+    return fd;
 }
 
 }  // namespace nsbox::runtime

@@ -3,6 +3,7 @@
 #include "sys/error.hpp"
 #include "sys/fd.hpp"
 
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,9 @@ struct Registry {
     /// A name of a socket that connect(2) and bind(2) take, however long the folder's path is.
     std::string address(const std::string& key) const;
     void remove(const std::string& key) const;
+    /// While this lives nobody else is between bind(2) and listen(2), where a socket looks like that of a
+    /// dead supervisor, nor removes such a one: flock(2). Invalid where another has it for so long.
+    sys::Fd lock(std::chrono::milliseconds patience) const;
 };
 
 /// The name of a sandbox's socket in the folder.

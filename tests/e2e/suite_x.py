@@ -726,6 +726,40 @@ def unheard(ctx):
 
 # -- the socket ----------------------------------------------------------------------------------
 
+def refuses(path):
+    """A socket like that of a supervisor that is dead, or is about to listen."""
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    sock.bind(path)
+    return sock
+
+
+@case("X-folder", "the socket of a dead supervisor is removed, and that of one about to listen is not")
+def about_to_listen(ctx):
+    folder = runtime(ctx)
+    os.mkdir(folder, 0o700)
+    lock = os.open(folder, os.O_RDONLY)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    refuses(os.path.join(folder, "young.sock"))
+    ctx.eq(listed(ctx), [], "nobody answers")
+    ctx.fails(ctx.run(ctx.nsbox, "exec", "young", "true"), rc=125, err="No running sandbox")
+    ctx.eq(sockets(folder), ["young.sock"], "while somebody may be about to listen")
+    # One that begins waits for its turn.
+    begin = time.monotonic()
+    it = Box(ctx)
+    time.sleep(0.2)
+    now = sockets(folder)
+    # For a second.
+    ctx.true(now == ["young.sock"] or time.monotonic() - begin > 1, f"of one that begins: {now}")
+    fcntl.flock(lock, fcntl.LOCK_UN)
+    it.known()
+    ctx.eq(sockets(folder), ["box.sock"], "when it could be locked")
+    it.end()
+    # But not for ever.
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    it = box(ctx)
+    it.end()
+
+
 @case("X-folder", "the folder of sockets is made for its user alone, and one that is not is "
       "refused")
 def folder_checked(ctx):
