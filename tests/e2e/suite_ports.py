@@ -9,7 +9,7 @@ import subprocess
 import threading
 
 import netkit
-from casekit import runtime
+from casekit import runtime, until_known
 from harness import case, descendants
 from netkit import (ENDS, HOST4, SERVICE, World, answers, connects, events_of, service, stop)
 
@@ -66,6 +66,7 @@ def live(ctx):
                        fds={9: write}, stdin=subprocess.PIPE)
     os.close(write)
     ctx.eq(proc.stdout.readline(), b"listens\n", "the service")
+    until_known(ctx, "box")
     result = ctx.ok(port(ctx, "add", "box", "9001:8000", f"{HOST4}:9002:8000", "9001:8000/udp"))
     ctx.eq(result.out.splitlines(),
            ["localhost:9001/tcp leads to port 8000", f"{HOST4}:9002/tcp leads to port 8000",
@@ -113,6 +114,7 @@ def errors(ctx):
     runtime(ctx)
     world = World(ctx)
     proc = service(world, "9000:8000", options=("--name", "box"))
+    until_known(ctx, "box")
     taken = netkit.bound(socket.SOCK_STREAM, "127.0.0.1", 9001)
     for words, error in ((("9001:8000",), "127.0.0.1:9001/tcp: Address already in use"),
                          (("9000:80",), "localhost:9000/tcp: it is published already"),
@@ -141,6 +143,7 @@ def errors(ctx):
     plain = ctx.popen(ctx.nsbox, "--unshare-net", "--name", "plain", *netkit.SYSTEM, "sh", "-c",
                       "echo ready; read x || :", stdin=subprocess.PIPE)
     plain.stdout.readline()
+    until_known(ctx, "plain")
     ctx.fails(port(ctx, "add", "plain", "9001:8000"), rc=125, err="without --net user")
     ctx.fails(port(ctx, "ls", "plain"), rc=125, err="without --net user")
     plain.stdin.close()
@@ -189,6 +192,7 @@ def unix_in(ctx):
     for net in ("user", "user,outbound=off"):
         proc = service(world, f"unix:{path}:8000", net=net, options=("--name", "box"))
         os.umask(0o022)
+        until_known(ctx, "box")
         ctx.eq(stat.S_IMODE(os.lstat(path).st_mode), 0o750, "the mode of the socket's file")
         ctx.until(lambda: over_unix(by_link) == "ping", 20, "an answer")
         ctx.eq(over_unix(by_link, b"who"), netkit.GUEST4, "the client's address")
