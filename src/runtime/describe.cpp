@@ -147,7 +147,10 @@ struct Teller {
     {
         if (site == Site::source)
             return {"Unable to open lock file", s.path, {}, {}};
-        return {"Unable to lock file", s.path, {}, {}};
+        return {"Unable to lock file",
+                s.path,
+                {},
+                err == EAGAIN ? "another process has locked it" : ""};
     }
     Words operator()(const OfferFolders&) const
     {

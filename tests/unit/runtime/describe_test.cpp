@@ -98,7 +98,9 @@ const std::vector<Row>& own_words()
         {runtime::LockFile{"/l", -1, 0}, Site::source, ENOENT, "",
          "Unable to open lock file /l: No such file or directory"},
         {runtime::LockFile{"/l", -1, 0}, Site::file_lock, EAGAIN, "",
-         "Unable to lock file /l: Resource temporarily unavailable"},
+         "Unable to lock file /l: Resource temporarily unavailable (hint: another process has "
+         "locked "
+         "it)"},
         {runtime::AwaitRelease{}, Site::step, EIO, "",
          "Can't read the block descriptor: Input/output error"},
         {runtime::EnterGroups{nullptr, 0}, Site::step, ENOMEM, "",
