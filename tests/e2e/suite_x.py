@@ -464,9 +464,11 @@ def own_terminal(ctx):
         it = box(ctx, shape)
         # Without being asked, since the caller has one.
         term = terminal(ctx, "sh", "-c", "tty && stty size && test -t 2 && : >/dev/tty && "
-                        "echo al''l; read -r x; stty size; exit 6", options=())
+                        "echo al''l; read -r x; for i in $(seq 100); do test \"$(stty size)\" != '27 91' || "
+                        "sleep 0.1; done; stty size; exit 6", options=())
         term.expect(r"/dev/(pts/\d+|console)\r?\n27 91\r?\nall")
         ctx.true(term.is_raw(), f"{name}: the outer terminal is raw")
+        # What is typed may arrive before the size does.
         term.resize(100, 40)
         term.line("")
         term.expect("40 100")
