@@ -2,8 +2,9 @@
 // namespaces, an id map, a read-only copy of the root, a procfs, two tmpfs, pivot_root and exec,
 // with nothing checked twice, nothing reported and no pid 1 beside the program.
 //
-//   floor [-n N] PROGRAM
+//   floor [-d] [-q] [-n N] PROGRAM
 //
+// With -d there is a whole /dev, with what `--dev` puts there; with -q no network namespace.
 // Prints the median of N starts, from before the clone until the program is reaped. With -n 1 it
 // prints nothing: run as a command it is comparable with another command.
 
@@ -18,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -29,6 +31,7 @@
 
 static char user_map[64], group_map[64];
 static char* program[2];
+static int has_dev, is_quiet;
 
 // Runs in the child, which shares our memory and has us wait: raw calls and _exit only.
 static void need(long rc, int step)
@@ -58,6 +61,40 @@ static void mount_new(const char* type, const char* where)
     close((int)context);
 }
 
+static void bind_device(const char* name)
+{
+    char host[32], here[32];
+    snprintf(host, sizeof host, "/dev/%s", name);
+    snprintf(here, sizeof here, "dev/%s", name);
+    const int file = open(here, O_CREAT | O_WRONLY | O_CLOEXEC, 0444);
+    need(file, 12);
+    close(file);
+    const long tree = syscall(SYS_open_tree, AT_FDCWD, host, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+    need(tree, 12);
+    struct mount_attr attr = {.attr_set = MOUNT_ATTR_NOSUID};
+    need(syscall(SYS_mount_setattr, tree, "", AT_EMPTY_PATH, &attr, sizeof attr), 12);
+    need(syscall(SYS_move_mount, tree, "", AT_FDCWD, here, MOVE_MOUNT_F_EMPTY_PATH), 12);
+    close((int)tree);
+}
+
+static void fill_dev(void)
+{
+    static const char* const names[] = {"null", "zero", "full", "random", "urandom", "tty"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; ++i)
+        bind_device(names[i]);
+    need(symlink("/proc/self/fd", "dev/fd"), 13);
+    need(symlink("/proc/self/fd/0", "dev/stdin"), 13);
+    need(symlink("/proc/self/fd/1", "dev/stdout"), 13);
+    need(symlink("/proc/self/fd/2", "dev/stderr"), 13);
+    need(symlink("/proc/kcore", "dev/core"), 13);
+    need(symlink("pts/ptmx", "dev/ptmx"), 13);
+    need(mkdir("dev/shm", 0755), 13);
+    need(mkdir("dev/pts", 0755), 13);
+    need(mount("devpts", "dev/pts", "devpts", MS_NOSUID | MS_NOEXEC,
+               "newinstance,ptmxmode=0666,mode=620"),
+         14);
+}
+
 static int child(void* unused)
 {
     (void)unused;
@@ -74,6 +111,8 @@ static int child(void* unused)
     need(chdir("/tmp"), 8);
     mount_new("proc", "proc");
     mount_new("tmpfs", "dev");
+    if (has_dev)
+        fill_dev();
     mount_new("tmpfs", "tmp");
     need(syscall(SYS_pivot_root, ".", "."), 9);
     need(umount2(".", MNT_DETACH), 10);
@@ -93,7 +132,8 @@ static double time_one(void)
 {
     static char stack[65536] __attribute__((aligned(16)));
     const int flags = CLONE_VM | CLONE_VFORK | CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID |
-                      CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWNET | CLONE_NEWCGROUP | SIGCHLD;
+                      CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP | SIGCHLD |
+                      (is_quiet ? 0 : CLONE_NEWNET);
     const double begin = now_us();
     const int pid = clone(child, stack + sizeof stack, flags, NULL);
     int status;
@@ -117,13 +157,18 @@ static int compare(const void* a, const void* b)
 int main(int argc, char** argv)
 {
     int count = 1, option;
-    while ((option = getopt(argc, argv, "+n:")) != -1) {
-        if (option != 'n')
+    while ((option = getopt(argc, argv, "+dqn:")) != -1) {
+        if (option == 'n')
+            count = atoi(optarg);
+        else if (option == 'd')
+            has_dev = 1;
+        else if (option == 'q')
+            is_quiet = 1;
+        else
             return 2;
-        count = atoi(optarg);
     }
     if (optind + 1 != argc || count < 1) {
-        fprintf(stderr, "usage: floor [-n N] PROGRAM\n");
+        fprintf(stderr, "usage: floor [-d] [-q] [-n N] PROGRAM\n");
         return 2;
     }
     program[0] = argv[optind];

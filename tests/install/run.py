@@ -367,6 +367,49 @@ def register_runs():
 register_runs()
 
 
+# --------------------------------------------------------------------------------------------
+# Examples
+
+PROGRAMS = {
+    "adds": ("#include <stdio.h>\nint main(void) { int a, b; scanf(\"%d %d\", &a, &b); printf(\"%d\\n\", a + b); }",
+             ["accepted", "wrong answer"], 1),
+    "endless": ("int main(void) { for (;;); }", ["time limit"] * 2, 1),
+    "crash": ("int main(void) { *(volatile int *)0 = 1; }", ["ended by signal 11"] * 2, 1),
+    "flood": ("#include <stdio.h>\nint main(void) { for (int i = 0; i < 2000000; ++i) puts(\"x\"); }",
+              ["output limit"] * 2, 1),
+    "forks": ("#include <unistd.h>\nint main(void) { for (;;) if (fork() < 0) return 7; }", ["exit status 7"] * 2, 1),
+    "network": ("#include <sys/socket.h>\nint main(void) { return socket(AF_INET, SOCK_STREAM, 0) < 0 ? 5 : 0; }",
+                ["exit status 5"] * 2, 1),
+    "secrets": ("#include \"/etc/shadow\"\nint main(void) { return 0; }", ["compile error"], 1),
+}
+
+
+@case_for_each("the example judge says what came of programs, good ones and bad ones")
+def judge(ctx, identity):
+    folder = os.path.join(ctx.folder, f"judge-{identity}")
+    tests = os.path.join(folder, "tests")
+    os.makedirs(tests)
+    for name, given, wanted in (("first", "3 4\n", "7\n"), ("second", "1 1\n", "3\n")):
+        for ending, text in (("in", given), ("out", wanted)):
+            with open(os.path.join(tests, f"{name}.{ending}"), "w", encoding="ascii") as file:
+                file.write(text)
+    program = ctx.programs.get("judge")
+    if program is None:
+        program = ctx.programs["judge"] = os.path.join(ctx.folder, "judge")
+        ctx.call("c++", "-std=c++20", *WARNINGS, os.path.join(SOURCE, "doc/examples/judge/judge.cpp"), "-o", program,
+                 *ctx.pkg_config("--cflags", "--libs"))
+    for name, (text, verdicts, status) in PROGRAMS.items():
+        source = os.path.join(folder, f"{name}.c")
+        with open(source, "w", encoding="ascii") as file:
+            file.write(text + "\n")
+        got = ctx.run(program, source, tests, env={"LD_LIBRARY_PATH": ctx.libraries}, identity=identity)
+        rows = got.stdout.splitlines()
+        found = rows[:1] if verdicts == ["compile error"] else [row[17:37].strip() for row in rows]
+        check(got.returncode == status and found == verdicts, name, got)
+    os.remove(os.path.join(tests, "second.in"))
+    ctx.call(program, os.path.join(folder, "adds.c"), tests, env={"LD_LIBRARY_PATH": ctx.libraries}, identity=identity)
+
+
 @case_for_each("a program elsewhere finds the helpers where the library is installed")
 def helpers(ctx, identity):
     if ctx.prefix in ("/", "/usr") or not os.path.isdir(ctx.prefix):
