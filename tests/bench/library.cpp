@@ -50,6 +50,8 @@ Spec usual(const std::vector<std::string>& command, Own network = Own::yes)
     spec.operations = {Bind{"/", "/", Access::read_only}, Proc{"/proc"}, Dev{"/dev"},
                        Tmpfs{"/tmp"}};
     spec.namespaces.net = network;
+    // Root's command would have those over its namespaces else, and a second user namespace for that.
+    spec.capabilities = {{CapabilityEdit::Kind::drop_all, 0}};
     return spec;
 }
 
