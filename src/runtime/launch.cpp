@@ -654,6 +654,15 @@ private:
         child_.follow(std::move(received.descriptor));
     }
 
+    /// Where a descriptor goes that is only kept.
+    Fd* place_of(Tell kind)
+    {
+        return kind == Tell::terminal    ? &terminal_
+               : kind == Tell::directory ? &directory_
+               : kind == Tell::terminals ? &terminals_
+                                         : nullptr;
+    }
+
     /// The next message that is not about a change of processes. The new process may be heard
     /// before the one that made it: good news waits until it is known who says it.
     Received next()
@@ -692,16 +701,8 @@ private:
                 notes_.push_back(describe_replaced(plan_, received.message));
                 continue;
             }
-            if (received.message.kind == Tell::terminal) {
-                terminal_ = std::move(received.descriptor);
-                continue;
-            }
-            if (received.message.kind == Tell::directory) {
-                directory_ = std::move(received.descriptor);
-                continue;
-            }
-            if (received.message.kind == Tell::terminals) {
-                terminals_ = std::move(received.descriptor);
+            if (Fd* const place = place_of(received.message.kind)) {
+                *place = std::move(received.descriptor);
                 continue;
             }
             if (received.message.kind == Tell::listener) {
