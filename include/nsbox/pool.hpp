@@ -23,7 +23,7 @@ struct PoolOptions {
 /// is made in its place, so that nothing of a command is left for the next one. Move-only. The
 /// destructor ends those that wait, and the pool's thread; those that were taken go on.
 ///
-/// One that waits is one process of nsbox's own with about 20 KiB of memory, besides what the kernel takes
+/// One that waits is one process of nsbox's own with about 40 KiB of memory, besides what the kernel takes
 /// for its namespaces and mounts: see doc/benchmarks.md.
 ///
 /// The description is used several times: it must not name descriptors that are read to their end, or files

@@ -21,21 +21,6 @@ using namespace nsbox::tests;
 
 namespace {
 
-Spec workshop()
-{
-    Spec spec = full_spec({});
-    spec.operations.emplace_back(Tmpfs{"/tmp", 01777});
-    spec.directory = "/tmp";
-    return spec;
-}
-
-Command shell(const std::string& script)
-{
-    Command command;
-    command.words = {"/bin/sh", "-c", script};
-    return command;
-}
-
 Pool pool_of(std::size_t size, bool has_thread)
 {
     Result<Pool> pool = Pool::create(workshop(), {size, has_thread});

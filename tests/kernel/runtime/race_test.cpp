@@ -4,6 +4,7 @@
 #include "nsbox/nsbox.hpp"
 #include "nsbox/pool.hpp"
 
+#include "tests/kernel/support/sandboxes.hpp"
 #include "tests/unit/support/files.hpp"
 
 #include <doctest/doctest.h>
@@ -28,23 +29,6 @@ int starts()
 {
     const char* const text = std::getenv("NSBOX_TEST_STARTS");
     return text != nullptr ? std::atoi(text) : 25;
-}
-
-Spec full(const std::vector<std::string>& command)
-{
-    Spec spec;
-    spec.command = command;
-    spec.operations = {Bind{"/", "/", Access::read_only}, Proc{"/proc"}, Dev{"/dev"},
-                       Tmpfs{"/tmp", 01777}};
-    spec.directory = "/tmp";
-    return spec;
-}
-
-Command shell(const std::string& script)
-{
-    Command command;
-    command.words = {"/bin/sh", "-c", script};
-    return command;
 }
 
 /// What `work` returned true for, over all threads.
@@ -79,7 +63,7 @@ TEST_CASE("race: sandboxes of one command")
     CHECK(often(count, [](int number) {
               const int code = number % 250;
               Result<Sandbox> sandbox =
-                  Sandbox::start(full({"/bin/sh", "-c", "exit " + std::to_string(code)}));
+                  Sandbox::start(full_spec({"/bin/sh", "-c", "exit " + std::to_string(code)}));
               const Result<ExitStatus> status =
                   sandbox ? sandbox->wait() : tl::make_unexpected(sandbox.error());
               return status && status->code == code;
@@ -89,7 +73,7 @@ TEST_CASE("race: sandboxes of one command")
 TEST_CASE("race: sandboxes for many commands, and what is run in them")
 {
     CHECK(often(starts() / 5 + 1, [](int number) {
-              Result<Sandbox> sandbox = Sandbox::create(full({}));
+              Result<Sandbox> sandbox = Sandbox::create(workshop());
               const std::string word = std::to_string(number);
               if (!sandbox || !sandbox->write_file("word", word))
                   return false;
@@ -101,7 +85,7 @@ TEST_CASE("race: sandboxes for many commands, and what is run in them")
 
 TEST_CASE("race: one sandbox, used by all")
 {
-    Result<Sandbox> sandbox = Sandbox::create(full({}));
+    Result<Sandbox> sandbox = Sandbox::create(workshop());
     REQUIRE(sandbox);
     const int count = starts();
     CHECK(often(count, [&](int number) {
@@ -124,7 +108,7 @@ TEST_CASE("race: one sandbox, used by all")
 
 TEST_CASE("race: a command that one thread waits for and others signal")
 {
-    Result<Sandbox> sandbox = Sandbox::create(full({}));
+    Result<Sandbox> sandbox = Sandbox::create(workshop());
     REQUIRE(sandbox);
     Command command = shell("while :; do sleep 0.01; done");
     command.terminal = WindowSize{10, 10};
@@ -146,7 +130,7 @@ TEST_CASE("race: a command that one thread waits for and others signal")
 
 TEST_CASE("race: a pool")
 {
-    Result<Pool> pool = Pool::create(full({}), {3, true});
+    Result<Pool> pool = Pool::create(workshop(), {3, true});
     REQUIRE(pool);
     const int count = starts() / 5 + 1;
     CHECK(often(count, [&](int) {
@@ -162,18 +146,18 @@ TEST_CASE("race: a pool")
 
 TEST_CASE("race: a log of denials for each")
 {
-    CHECK(
-        often(3, [](int) {
-            Spec spec = full({"/bin/sh", "-c", "{ echo x > /etc/denied; } 2>/dev/null || exit 7"});
-            const auto file = memory_file();
-            const int log = file.get();
-            spec.denials = DenialLog{log, DenialLog::Options::run, false};
-            Result<Sandbox> sandbox = Sandbox::start(spec);
-            const Result<ExitStatus> status =
-                sandbox ? sandbox->wait() : tl::make_unexpected(sandbox.error());
-            char text[4096] = {};
-            const ssize_t got = ::pread(log, text, sizeof text - 1, 0);
-            return status && status->code != 0 && got > 0 &&
-                   std::string{text}.find("/etc/denied") != std::string::npos;
-        }) == thread_count * 3);
+    CHECK(often(3, [](int) {
+              Spec spec =
+                  full_spec({"/bin/sh", "-c", "{ echo x > /etc/denied; } 2>/dev/null || exit 7"});
+              const auto file = memory_file();
+              const int log = file.get();
+              spec.denials = DenialLog{log, DenialLog::Options::run, false};
+              Result<Sandbox> sandbox = Sandbox::start(spec);
+              const Result<ExitStatus> status =
+                  sandbox ? sandbox->wait() : tl::make_unexpected(sandbox.error());
+              char text[4096] = {};
+              const ssize_t got = ::pread(log, text, sizeof text - 1, 0);
+              return status && status->code != 0 && got > 0 &&
+                     std::string{text}.find("/etc/denied") != std::string::npos;
+          }) == thread_count * 3);
 }

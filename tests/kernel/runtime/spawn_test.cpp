@@ -31,15 +31,6 @@ using std::chrono::milliseconds;
 
 namespace {
 
-/// All namespaces, /proc, /dev, and a /tmp that is the working directory.
-Spec workshop()
-{
-    Spec spec = full_spec({});
-    spec.operations.emplace_back(Tmpfs{"/tmp", 01777});
-    spec.directory = "/tmp";
-    return spec;
-}
-
 Spec everyday()
 {
     Spec spec;
@@ -47,13 +38,6 @@ Spec everyday()
     INFO((done ? "" : done.error().message()));
     REQUIRE(done);
     return spec;
-}
-
-Command shell(const std::string& script)
-{
-    Command command;
-    command.words = {"/bin/sh", "-c", script};
-    return command;
 }
 
 Sandbox created(const Spec& spec)

@@ -36,6 +36,21 @@ Spec full_spec(const std::vector<std::string>& command)
     return spec;
 }
 
+Spec workshop()
+{
+    Spec spec = full_spec({});
+    spec.operations.emplace_back(Tmpfs{"/tmp", 01777});
+    spec.directory = "/tmp";
+    return spec;
+}
+
+Command shell(const std::string& script)
+{
+    Command command;
+    command.words = {"/bin/sh", "-c", script};
+    return command;
+}
+
 std::vector<Variant> variants(const std::vector<std::string>& command)
 {
     std::vector<Variant> list;

@@ -22,6 +22,12 @@ std::vector<Variant> variants(const std::vector<std::string>& command);
 /// All namespaces, the host's tree read-only, /proc and /dev.
 Spec full_spec(const std::vector<std::string>& command);
 
+/// The same for many commands, with a /tmp that is their working directory.
+Spec workshop();
+
+/// A command for it: `sh -c SCRIPT`.
+Command shell(const std::string& script);
+
 /// Specs that must not start, each failing at another place.
 std::vector<Variant> failing_variants();
 
