@@ -4,7 +4,8 @@
 //
 //   floor [-d] [-q] [-n N] PROGRAM
 //
-// With -d there is a whole /dev, with what `--dev` puts there; with -q no network namespace.
+// With -d there is a whole /dev, with what `--dev` puts there, and the loopback interface is up; with -q there is no
+// network namespace.
 // Prints the median of N starts, from before the clone until the program is reaped. With -n 1 it
 // prints nothing: run as a command it is comparable with another command.
 
@@ -12,13 +13,16 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/mount.h>
+#include <net/if.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mount.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -95,12 +99,23 @@ static void fill_dev(void)
          14);
 }
 
+static void bring_loopback_up(void)
+{
+    const int sock = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    struct ifreq request = {.ifr_name = "lo", .ifr_flags = IFF_UP | IFF_LOOPBACK | IFF_RUNNING};
+    need(sock, 15);
+    need(ioctl(sock, SIOCSIFFLAGS, &request), 15);
+    close(sock);
+}
+
 static int child(void* unused)
 {
     (void)unused;
     put("/proc/self/uid_map", user_map);
     put("/proc/self/setgroups", "deny");
     put("/proc/self/gid_map", group_map);
+    if (has_dev && !is_quiet)
+        bring_loopback_up();
     need(mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL), 4);
     const long tree =
         syscall(SYS_open_tree, AT_FDCWD, "/", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE);
