@@ -106,6 +106,17 @@ bool BwrapParser::take_option(const Words& words, std::size_t& at)
     return parse_option(words, at, false) != Outcome::failed;
 }
 
+void BwrapParser::begin_with(Spec spec)
+{
+    spec_ = std::move(spec);
+    net_ = spec_.namespaces.net != Own::no;
+    request_.allow_user_namespaces = spec_.mounts_inside;
+    if (!spec_.user_network)
+        return;
+    host_loopback_ = spec_.user_network->host_loopback;
+    published_ = spec_.user_network->ports;
+}
+
 bool BwrapParser::finish()
 {
     if (!nothing_pending() || !no_layers_pending() || !check_conflicts())

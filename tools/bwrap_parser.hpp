@@ -43,6 +43,8 @@ public:
 
     // For front ends with options of their own:
 
+    /// Begins with what a description has already, in place of nothing.
+    void begin_with(Spec spec);
     /// Takes the option at `at` and leaves that behind it; false after an error was printed.
     bool take_option(const std::vector<std::string>& words, std::size_t& at);
     /// The rules about what goes together, and what is left to be put in place.

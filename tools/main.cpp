@@ -4,6 +4,7 @@
 #include "rootfs_main.hpp"
 #include "run_main.hpp"
 #include "seccomp_main.hpp"
+#include "spec_main.hpp"
 
 #include "nsbox/nsbox.hpp"
 
@@ -23,6 +24,7 @@ constexpr const char* help =
     "       nsbox wait SANDBOX\n"
     "       nsbox rootfs COMMAND [ARGS...]             see nsbox rootfs help\n"
     "       nsbox seccomp COMMAND [ARGS...]            see nsbox seccomp help\n"
+    "       nsbox spec check FILE | schema             see nsbox spec help\n"
     "       nsbox version\n"
     "       nsbox help\n"
     "\n"
@@ -68,6 +70,8 @@ int nsbox_main(const std::vector<std::string>& words)
         return nsbox::tool::rootfs_main(rest);
     if (words[0] == "seccomp")
         return nsbox::tool::seccomp_main(rest);
+    if (words[0] == "spec")
+        return nsbox::tool::spec_main(rest);
     nsbox::tool::Messages{"nsbox"}.error("unknown command " + words[0] + " (hint: see nsbox help)");
     return nsbox::tool::control_failed;
 }

@@ -2,6 +2,8 @@
 
 #include "files.hpp"
 
+#include "nsbox/document.hpp"
+
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -38,6 +40,7 @@ enum class RunOpt {
     keep_fd,
     verbose,
     dry_run,
+    spec,
 };
 
 enum class Takes { nothing, value, optional_value };
@@ -52,6 +55,7 @@ struct RunOption {
 
 // clang-format off
 constexpr RunOption table[] = {
+    {RunOpt::spec, "--spec", Takes::value, "FILE|-", "First option: begin with what this document says (JSON, see\nnsbox spec help)"},
     {RunOpt::rootfs, "--rootfs", Takes::value, "NAME|FILE|DIR", "Run in this root filesystem: one of nsbox rootfs, an\narchive (which is imported) or a folder"},
     {RunOpt::overlay, "--overlay", Takes::optional_value, "[=DIR]", "Let the command change it; the changes are kept in DIR,\nor lost at the end"},
     {RunOpt::ro, "--ro", Takes::value, "PATH[:DEST]", "Show a file or folder of yours, read-only"},
@@ -200,7 +204,9 @@ public:
             if (request_.help)
                 return std::move(request_);
         }
-        spec().command.assign(words.begin() + static_cast<std::ptrdiff_t>(at), words.end());
+        // Where there are none, a document may have a command.
+        if (at < words.size())
+            spec().command.assign(words.begin() + static_cast<std::ptrdiff_t>(at), words.end());
         if (!shared_.finish() || !check())
             return std::nullopt;
         Request request = std::move(shared_.request());
@@ -208,9 +214,9 @@ public:
             request.spec.denials->options = DenialLog::Options::run;
         if (!request.policies.empty())
             request_.base.policies = std::move(request.policies);
-        request_.base.allow_user_namespaces = request.allow_user_namespaces;
-        request_.base.allow_tracing = request.allow_tracing;
-        request_.base.landlock = request.landlock.value_or(Landlock::automatic);
+        request_.base.allow_user_namespaces |= request.allow_user_namespaces;
+        request_.base.allow_tracing |= request.allow_tracing;
+        request_.base.landlock = request.landlock.value_or(request_.base.landlock);
         request.distinct_status = true;
         request.forward_signals = true;
         if (request.terminal)
@@ -228,6 +234,23 @@ private:
         return false;
     }
 
+    /// What follows comes on top of it.
+    bool read_document(const std::string& name)
+    {
+        const std::optional<std::string> text =
+            name == "-" ? read_descriptor(STDIN_FILENO) : read_file(name);
+        if (!text)
+            return fail("Can't read --spec " + name + ": " + ::strerrordesc_np(errno));
+        Result<Document> document = parse_document(*text);
+        if (!document)
+            return fail("--spec " + name + ": " + document.error().message());
+        shared_.begin_with(std::move(document->spec));
+        request_.base = std::move(document->everyday);
+        request_.rootfs = std::move(document->rootfs);
+        request_.as_root = request_.base.as_root;
+        return true;
+    }
+
     bool take(const Words& words, std::size_t& at)
     {
         const std::string& word = words[at];
@@ -239,6 +262,8 @@ private:
         std::optional<std::string> value;
         if (equals != std::string::npos)
             value = word.substr(equals + 1);
+        if (option->opt == RunOpt::spec && at > 0)
+            return fail("--spec has to be the first option: what follows comes on top of it");
         ++at;
         if (value && option->takes == Takes::nothing)
             return fail(name + " takes no argument");
@@ -281,6 +306,8 @@ private:
         switch (option.opt) {
         case RunOpt::help:
             return request_.help = true;
+        case RunOpt::spec:
+            return read_document(*value);
         case RunOpt::rootfs:
             request_.rootfs = *value;
             return true;
