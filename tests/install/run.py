@@ -410,6 +410,94 @@ def judge(ctx, identity):
     ctx.call(program, os.path.join(folder, "adds.c"), tests, env={"LD_LIBRARY_PATH": ctx.libraries}, identity=identity)
 
 
+# --------------------------------------------------------------------------------------------
+# C, and what goes through it
+
+
+@case("the C interface is what src/nsbox.symbols says, name by name")
+def c_symbols(ctx):
+    out = ctx.call("nm", "-D", "--defined-only", os.path.join(ctx.libraries, "libnsbox.so.0"))
+    there = {row.split()[2] for row in out.splitlines() if re.match(r"\S+ T nsbox_[a-z]", row)}
+    with open(os.path.join(SOURCE, "src/nsbox.symbols"), encoding="ascii") as file:
+        promised = {line for line in file.read().splitlines() if not line.startswith("#")}
+    check(there == promised, "gone", sorted(promised - there), "not promised", sorted(there - promised))
+    # The header declares each of them, so that no program can know of another.
+    with open(os.path.join(ctx.staged, "include/nsbox/nsbox.h"), encoding="utf-8") as file:
+        declared = set(re.findall(r"\b(nsbox_[a-z_]+)\(", re.sub(r"/\*.*?\*/", "", file.read(), flags=re.S)))
+    check(declared == {name.split("@")[0] for name in promised}, sorted(declared ^ promised))
+
+
+@case_for_each("a program in C uses every function of nsbox.h")
+def c_program(ctx, identity):
+    program = ctx.programs.get("everything")
+    if program is None:
+        program = ctx.programs["everything"] = os.path.join(ctx.folder, "everything")
+        ctx.call("cc", "-std=c99", "-D_POSIX_C_SOURCE=200809L", "-Wpedantic", *WARNINGS, "-o", program,
+                 os.path.join(CONSUMER, "everything.c"), *ctx.pkg_config("--cflags", "--libs"))
+    with open(os.path.join(CONSUMER, "everything.c"), encoding="utf-8") as file:
+        used = set(re.findall(r"\b(nsbox_[a-z_]+)\(", file.read()))
+    with open(os.path.join(SOURCE, "src/nsbox.symbols"), encoding="ascii") as file:
+        promised = {line.split("@")[0] for line in file.read().splitlines() if not line.startswith("#")}
+    check(promised <= used, "not used", sorted(promised - used))
+    out = ctx.call(program, env={"LD_LIBRARY_PATH": ctx.libraries}, identity=identity)
+    check(out == f"nsbox {ctx.version}: right\n", out)
+
+
+def behaves(ctx, identity, *words, env=None):
+    """An example that runs a command: what it prints, its status, its errors, and that it sees nothing of ours."""
+    env = {"LD_LIBRARY_PATH": ctx.libraries, "SECRET": "secret", **(env or {})}
+    got = ctx.run(*words, "sh", "-c", "echo out $SECRET; echo err >&2; ls /home /root 2>&1; exit 6", env=env,
+                  identity=identity)
+    check(got.returncode == 6 and "out\n" in got.stdout and "err\n" in got.stdout and "sandbox" in got.stdout, got)
+    check("secret" not in got.stdout, got)
+    got = ctx.run(*words, "/nowhere/program", env=env, identity=identity)
+    check(got.returncode == 125 and "/nowhere/program: No such file" in got.stdout, got)
+
+
+@case_for_each("the example in Python runs code that nobody trusts")
+def python_example(ctx, identity):
+    example = os.path.join(SOURCE, "doc/examples/python/run_untrusted.py")
+    shutil.copy(example, ctx.folder)
+    code = os.path.join(ctx.folder, f"code-{identity}.py")
+    with open(code, "w", encoding="ascii") as file:
+        file.write("import os, sys\nprint(os.listdir('/home'), os.environ.get('SECRET'), flush=True)\nprint('err', file=sys.stderr)\n"
+                   "import time\ntime.sleep(float(open('code.py').read() and 30))\n")
+    env = {"LD_LIBRARY_PATH": ctx.libraries, "SECRET": "secret"}
+    words = ("/usr/bin/python3", os.path.join(ctx.folder, "run_untrusted.py"), code)
+    got = ctx.run(*words, "1.5", env=env, identity=identity)
+    check(got.returncode == 124 and "['sandbox'] None\n" in got.stdout and "err\n" in got.stdout, got)
+    with open(code, "w", encoding="ascii") as file:
+        file.write("raise SystemExit(5)\n")
+    check(ctx.run(*words, env=env, identity=identity).returncode == 5, "the status")
+
+
+@case_for_each("the example in Go runs a command in a sandbox")
+def go_example(ctx, identity):
+    if not shutil.which("go"):
+        raise Skip("there is no Go")
+    program = ctx.programs.get("go")
+    if program is None:
+        program = ctx.programs["go"] = os.path.join(ctx.folder, "go-run")
+        env = {"PKG_CONFIG_PATH": os.path.join(ctx.libraries, "pkgconfig"), "PKG_CONFIG_SYSROOT_DIR": ctx.stage,
+               "GOCACHE": os.path.join(ctx.folder, "go-cache"), "GOFLAGS": "-mod=mod", "GOTOOLCHAIN": "local",
+               "GOPROXY": "off", "CGO_ENABLED": "1"}
+        ctx.call("go", "build", "-o", program, os.path.join(SOURCE, "doc/examples/go/run.go"), env=env, timeout=300)
+    behaves(ctx, identity, program)
+
+
+@case_for_each("the example for Node.js runs a command in a sandbox")
+def node_example(ctx, identity):
+    headers_of_node = "/usr/include/node"
+    if not shutil.which("node") or not os.path.exists(os.path.join(headers_of_node, "node_api.h")):
+        raise Skip("there is no Node.js with its headers (Debian: libnode-dev)")
+    module = os.path.join(ctx.folder, "nsbox.node")
+    if not os.path.exists(module):
+        ctx.call("cc", "-shared", "-fPIC", *WARNINGS, f"-I{headers_of_node}", "-o", module,
+                 os.path.join(SOURCE, "doc/examples/node/nsbox.c"), *ctx.pkg_config("--cflags", "--libs"))
+        shutil.copy(os.path.join(SOURCE, "doc/examples/node/run.js"), ctx.folder)
+    behaves(ctx, identity, "node", os.path.join(ctx.folder, "run.js"))
+
+
 @case_for_each("a program elsewhere finds the helpers where the library is installed")
 def helpers(ctx, identity):
     if ctx.prefix in ("/", "/usr") or not os.path.isdir(ctx.prefix):

@@ -1,0 +1,422 @@
+#include "nsbox/nsbox.h"
+
+#include "nsbox/document.hpp"
+#include "nsbox/nsbox.hpp"
+#include "sys/error.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+struct nsbox_error {
+    nsbox::Error error;
+    std::string operation;
+    std::string message;
+};
+
+struct nsbox_command {
+    nsbox::Command command;
+};
+
+struct nsbox_sandbox {
+    // In this order: the root filesystem is in use until the sandbox has ended.
+    std::optional<nsbox::Rootfs> rootfs;
+    nsbox::Sandbox sandbox;
+};
+
+struct nsbox_process {
+    nsbox::Process process;
+};
+
+struct nsbox_text {
+    std::string text;
+};
+
+struct nsbox_outcome {
+    nsbox::Outcome outcome;
+};
+
+namespace {
+
+using nsbox::Result;
+
+void put(nsbox::Error error, nsbox_error** place)
+{
+    if (place == nullptr)
+        return;
+    std::string operation{error.op.view()};
+    std::string message = error.message();
+    *place = new nsbox_error{std::move(error), std::move(operation), std::move(message)};
+}
+
+/// -1 or null, as the function has it.
+template <class T>
+T fail(nsbox::Error error, nsbox_error** place, T result)
+{
+    put(std::move(error), place);
+    return result;
+}
+
+nsbox::Error no_object(const char* what)
+{
+    return nsbox::Error{EINVAL, "Can't use what is passed", what, {}, {}};
+}
+
+std::string_view bytes_of(const char* data, std::size_t size)
+{
+    return data == nullptr ? std::string_view{} : std::string_view{data, size};
+}
+
+int done(const Result<>& result, nsbox_error** error)
+{
+    return result ? 0 : fail(result.error(), error, -1);
+}
+
+void fill(const nsbox::ExitStatus& from, nsbox_status* to)
+{
+    if (to == nullptr)
+        return;
+    nsbox_status status{};
+    status.size = to->size;
+    status.code = from.code;
+    status.signal = from.signal;
+    status.reason = static_cast<std::int32_t>(from.reason);
+    status.shell_code = from.shell_code();
+    status.user_us = static_cast<std::uint64_t>(from.usage.user.count());
+    status.system_us = static_cast<std::uint64_t>(from.usage.system.count());
+    status.max_rss_kib = from.usage.max_rss_kib;
+    // As much as the caller knows of.
+    std::memcpy(to, &status, std::min(status.size, sizeof status));
+}
+
+nsbox::RunOptions options_of(const nsbox_run_options* from)
+{
+    nsbox::RunOptions options;
+    if (from == nullptr)
+        return options;
+    nsbox_run_options known{};
+    std::memcpy(&known, from, std::min(from->size, sizeof known));
+    options.input = bytes_of(known.input, known.input_size);
+    options.time = std::chrono::milliseconds{std::max<std::int64_t>(known.milliseconds, 0)};
+    if (known.most > 0)
+        options.most = known.most;
+    return options;
+}
+
+nsbox_outcome* outcome_of(Result<nsbox::Outcome> outcome, nsbox_error** error)
+{
+    if (!outcome)
+        return fail<nsbox_outcome*>(std::move(outcome.error()), error, nullptr);
+    return new nsbox_outcome{std::move(*outcome)};
+}
+
+const char* text_of(const std::string& text, std::size_t* size)
+{
+    if (size != nullptr)
+        *size = text.size();
+    return text.c_str();
+}
+
+// The numbers of the header are those of the enumerations.
+static_assert(static_cast<int>(nsbox::Reason::exited) == NSBOX_REASON_EXITED);
+static_assert(static_cast<int>(nsbox::Reason::time_limit) == NSBOX_REASON_TIME_LIMIT);
+static_assert(static_cast<int>(nsbox::Reason::out_of_memory) == NSBOX_REASON_OUT_OF_MEMORY);
+static_assert(static_cast<int>(nsbox::Reason::sandbox_ended) == NSBOX_REASON_SANDBOX_ENDED);
+static_assert(static_cast<int>(nsbox::Stream::Kind::inherit) == NSBOX_STREAM_INHERIT);
+static_assert(static_cast<int>(nsbox::Stream::Kind::output) == NSBOX_STREAM_OUTPUT);
+
+}  // namespace
+
+const char* nsbox_version(void)
+{
+    return nsbox::version();
+}
+
+int nsbox_error_code(const nsbox_error* error)
+{
+    return error == nullptr ? 0 : error->error.err;
+}
+
+const char* nsbox_error_operation(const nsbox_error* error)
+{
+    return error == nullptr ? "" : error->operation.c_str();
+}
+
+const char* nsbox_error_object(const nsbox_error* error)
+{
+    return error == nullptr ? "" : error->error.object.c_str();
+}
+
+const char* nsbox_error_hint(const nsbox_error* error)
+{
+    return error == nullptr ? "" : error->error.hint.c_str();
+}
+
+const char* nsbox_error_message(const nsbox_error* error)
+{
+    return error == nullptr ? "" : error->message.c_str();
+}
+
+void nsbox_error_free(nsbox_error* error)
+{
+    delete error;
+}
+
+int nsbox_document_check(const char* document, size_t size, nsbox_error** error)
+{
+    const Result<nsbox::Document> read = nsbox::parse_document(bytes_of(document, size));
+    return read ? 0 : fail(read.error(), error, -1);
+}
+
+nsbox_command* nsbox_command_new(const char* const* words, size_t count)
+{
+    auto* const command = new nsbox_command{};
+    for (std::size_t i = 0; i < count; ++i)
+        command->command.words.emplace_back(words[i]);
+    return command;
+}
+
+void nsbox_command_set_directory(nsbox_command* command, const char* directory)
+{
+    if (command != nullptr && directory != nullptr)
+        command->command.directory = directory;
+}
+
+void nsbox_command_set_variable(nsbox_command* command, const char* name, const char* value)
+{
+    using Kind = nsbox::EnvironmentEdit::Kind;
+    if (command != nullptr && name != nullptr)
+        command->command.environment.push_back(
+            {value != nullptr ? Kind::set : Kind::unset, name, value != nullptr ? value : ""});
+}
+
+int nsbox_command_set_stream(nsbox_command* command, int number, int kind, int descriptor)
+{
+    if (command == nullptr || number < 0 || number > 2 || kind < NSBOX_STREAM_INHERIT ||
+        kind > NSBOX_STREAM_OUTPUT)
+        return -1;
+    nsbox::Command& it = command->command;
+    nsbox::Stream& stream = number == 0 ? it.input : number == 1 ? it.output : it.error;
+    stream = {static_cast<nsbox::Stream::Kind>(kind), descriptor};
+    return 0;
+}
+
+void nsbox_command_set_terminal(nsbox_command* command, unsigned short rows, unsigned short columns)
+{
+    if (command != nullptr)
+        command->command.terminal = nsbox::WindowSize{rows, columns};
+}
+
+void nsbox_command_add_descriptor(nsbox_command* command, int descriptor, int number)
+{
+    if (command != nullptr)
+        command->command.descriptors.emplace_back(descriptor, number);
+}
+
+void nsbox_command_free(nsbox_command* command)
+{
+    delete command;
+}
+
+nsbox_sandbox* nsbox_sandbox_create(const char* document, size_t size, nsbox_error** error)
+{
+    Result<nsbox::Described> described = nsbox::describe(bytes_of(document, size));
+    if (!described)
+        return fail<nsbox_sandbox*>(std::move(described.error()), error, nullptr);
+    Result<nsbox::Sandbox> sandbox = nsbox::Sandbox::create(described->spec);
+    if (!sandbox)
+        return fail<nsbox_sandbox*>(std::move(sandbox.error()), error, nullptr);
+    return new nsbox_sandbox{std::move(described->rootfs), std::move(*sandbox)};
+}
+
+void nsbox_sandbox_close(nsbox_sandbox* sandbox)
+{
+    if (sandbox != nullptr)
+        sandbox->sandbox.close();
+}
+
+void nsbox_sandbox_free(nsbox_sandbox* sandbox)
+{
+    delete sandbox;
+}
+
+nsbox_process* nsbox_spawn(const nsbox_sandbox* sandbox, const nsbox_command* command,
+                           nsbox_error** error)
+{
+    if (sandbox == nullptr || command == nullptr)
+        return fail<nsbox_process*>(no_object("a sandbox and a command"), error, nullptr);
+    Result<nsbox::Process> process = sandbox->sandbox.spawn(command->command);
+    if (!process)
+        return fail<nsbox_process*>(std::move(process.error()), error, nullptr);
+    return new nsbox_process{std::move(*process)};
+}
+
+int nsbox_write_file(const nsbox_sandbox* sandbox, const char* path, const void* content,
+                     size_t size, unsigned mode, nsbox_error** error)
+{
+    if (sandbox == nullptr || path == nullptr)
+        return fail(no_object("a sandbox and a path"), error, -1);
+    return done(
+        sandbox->sandbox.write_file(path, bytes_of(static_cast<const char*>(content), size), mode),
+        error);
+}
+
+nsbox_text* nsbox_read_file(const nsbox_sandbox* sandbox, const char* path, size_t most,
+                            nsbox_error** error)
+{
+    if (sandbox == nullptr || path == nullptr)
+        return fail<nsbox_text*>(no_object("a sandbox and a path"), error, nullptr);
+    Result<std::string> text = sandbox->sandbox.read_file(path, most);
+    if (!text)
+        return fail<nsbox_text*>(std::move(text.error()), error, nullptr);
+    return new nsbox_text{std::move(*text)};
+}
+
+const char* nsbox_text_data(const nsbox_text* text)
+{
+    return text == nullptr ? "" : text->text.c_str();
+}
+
+size_t nsbox_text_size(const nsbox_text* text)
+{
+    return text == nullptr ? 0 : text->text.size();
+}
+
+void nsbox_text_free(nsbox_text* text)
+{
+    delete text;
+}
+
+int nsbox_process_wait(nsbox_process* process, int64_t milliseconds, nsbox_status* status,
+                       nsbox_error** error)
+{
+    if (process == nullptr)
+        return fail(no_object("a process"), error, -1);
+    if (milliseconds < 0) {
+        const Result<nsbox::ExitStatus> end = process->process.wait();
+        if (!end)
+            return fail(end.error(), error, -1);
+        fill(*end, status);
+        return 1;
+    }
+    const Result<std::optional<nsbox::ExitStatus>> end =
+        process->process.wait_for(std::chrono::milliseconds{milliseconds});
+    if (!end)
+        return fail(end.error(), error, -1);
+    if (!end->has_value())
+        return 0;
+    fill(**end, status);
+    return 1;
+}
+
+int nsbox_process_descriptor(const nsbox_process* process)
+{
+    return process == nullptr ? -1 : process->process.descriptor();
+}
+
+int nsbox_process_pid(const nsbox_process* process)
+{
+    return process == nullptr ? -1 : process->process.pid();
+}
+
+int nsbox_process_input(const nsbox_process* process)
+{
+    return process == nullptr ? -1 : process->process.input();
+}
+
+int nsbox_process_output(const nsbox_process* process)
+{
+    return process == nullptr ? -1 : process->process.output();
+}
+
+int nsbox_process_error(const nsbox_process* process)
+{
+    return process == nullptr ? -1 : process->process.error();
+}
+
+int nsbox_process_terminal(const nsbox_process* process)
+{
+    return process == nullptr ? -1 : process->process.terminal();
+}
+
+void nsbox_process_close_input(nsbox_process* process)
+{
+    if (process != nullptr)
+        process->process.close_input();
+}
+
+int nsbox_process_signal(const nsbox_process* process, int number, nsbox_error** error)
+{
+    if (process == nullptr)
+        return fail(no_object("a process"), error, -1);
+    return done(process->process.signal(number), error);
+}
+
+int nsbox_process_kill(const nsbox_process* process, nsbox_error** error)
+{
+    if (process == nullptr)
+        return fail(no_object("a process"), error, -1);
+    return done(process->process.kill(), error);
+}
+
+int nsbox_process_resize(const nsbox_process* process, unsigned short rows, unsigned short columns,
+                         nsbox_error** error)
+{
+    if (process == nullptr)
+        return fail(no_object("a process"), error, -1);
+    return done(process->process.resize({rows, columns}), error);
+}
+
+void nsbox_process_free(nsbox_process* process)
+{
+    delete process;
+}
+
+nsbox_outcome* nsbox_run(const char* document, size_t size, const nsbox_command* command,
+                         const nsbox_run_options* options, nsbox_error** error)
+{
+    if (command == nullptr)
+        return fail<nsbox_outcome*>(no_object("a command"), error, nullptr);
+    Result<nsbox::Described> described = nsbox::describe(bytes_of(document, size));
+    if (!described)
+        return fail<nsbox_outcome*>(std::move(described.error()), error, nullptr);
+    return outcome_of(nsbox::run(described->spec, command->command, options_of(options)), error);
+}
+
+nsbox_outcome* nsbox_run_in(nsbox_sandbox* sandbox, const nsbox_command* command,
+                            const nsbox_run_options* options, nsbox_error** error)
+{
+    if (sandbox == nullptr || command == nullptr)
+        return fail<nsbox_outcome*>(no_object("a sandbox and a command"), error, nullptr);
+    return outcome_of(nsbox::run(sandbox->sandbox, command->command, options_of(options)), error);
+}
+
+int nsbox_outcome_status(const nsbox_outcome* outcome, nsbox_status* status)
+{
+    if (outcome == nullptr)
+        return -1;
+    fill(outcome->outcome.status, status);
+    return 0;
+}
+
+const char* nsbox_outcome_output(const nsbox_outcome* outcome, size_t* size)
+{
+    static const std::string none;
+    return text_of(outcome == nullptr ? none : outcome->outcome.output, size);
+}
+
+const char* nsbox_outcome_error(const nsbox_outcome* outcome, size_t* size)
+{
+    static const std::string none;
+    return text_of(outcome == nullptr ? none : outcome->outcome.error, size);
+}
+
+int nsbox_outcome_is_cut(const nsbox_outcome* outcome)
+{
+    return outcome != nullptr && outcome->outcome.is_cut ? 1 : 0;
+}
+
+void nsbox_outcome_free(nsbox_outcome* outcome)
+{
+    delete outcome;
+}
