@@ -13,6 +13,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <thread>
 
 #include <arpa/inet.h>
@@ -132,4 +133,44 @@ TEST_CASE(
     CHECK(ended["is gone again"] == "ECONNREFUSED");
     CHECK(ended["end"] == "signal 15");
     CHECK(ended["left"] == "nothing");
+}
+
+TEST_CASE("ports: a sandbox for many commands has its own, and ends with the helper of its network")
+{
+    NEEDS("userns");
+    const Ended ended = in_child(Where::here, [](Say& say) {
+        Spec spec = workshop();
+        spec.user_network.emplace();
+        spec.user_network->ports = {wish(0)};
+        Result<Sandbox> sandbox = Sandbox::create(spec);
+        say("created", sandbox ? "yes" : sandbox.error().message());
+        if (!sandbox)
+            return;
+        Command server;
+        server.words = {"/usr/bin/python3", "-c", greeter};
+        Result<Process> process = sandbox->spawn(server);
+        const std::uint16_t port = sandbox->ports().at(0).outside;
+        say("answers", eventually([&] { return ask(port) == "hello"; }) ? "yes" : ask(port));
+        const Result<PublishedPort> added = sandbox->add_port(wish(0));
+        say("added",
+            added && eventually([&] { return ask(added->outside) == "hello"; }) ? "yes" : "no");
+        say("removed", added ? said(sandbox->remove_port(*added)) : "");
+        say("is gone", added ? ask(added->outside) : "");
+        // Nobody is in wait(), who would look after it: init does. It is our only child that is no init.
+        std::ifstream children{"/proc/thread-self/children"};
+        for (pid_t pid = 0; children >> pid;)
+            if (pid != sandbox->child_pid())
+                ::kill(pid, SIGKILL);
+        const Result<ExitStatus> end =
+            process ? process->wait() : tl::make_unexpected(process.error());
+        say("ends", end && end->reason == Reason::sandbox_ended ? "yes" : "no");
+    });
+    INFO(ended.all());
+    REQUIRE(ended.well());
+    CHECK(ended["created"] == "yes");
+    CHECK(ended["answers"] == "yes");
+    CHECK(ended["added"] == "yes");
+    CHECK(ended["removed"] == "done");
+    CHECK(ended["is gone"] == "ECONNREFUSED");
+    CHECK(ended["ends"] == "yes");
 }
