@@ -62,7 +62,8 @@ NSBOX_API int nsbox_document_check(const char* document, size_t size, nsbox_erro
 
 typedef struct nsbox_command nsbox_command;
 
-/** `count` words, the first of which is found through the sandbox's PATH; none: the document's "command". */
+/** `count` words, or those before a NULL, the first of which is found through the sandbox's PATH; none: the document's
+ * "command". */
 NSBOX_API nsbox_command* nsbox_command_new(const char* const* words, size_t count);
 /** In the sandbox; default as the document's "cwd". */
 NSBOX_API void nsbox_command_set_directory(nsbox_command* command, const char* directory);

@@ -171,7 +171,7 @@ int nsbox_document_check(const char* document, size_t size, nsbox_error** error)
 nsbox_command* nsbox_command_new(const char* const* words, size_t count)
 {
     auto* const command = new nsbox_command{};
-    for (std::size_t i = 0; i < count; ++i)
+    for (std::size_t i = 0; words != nullptr && i < count && words[i] != nullptr; ++i)
         command->command.words.emplace_back(words[i]);
     return command;
 }

@@ -87,7 +87,7 @@ Result<std::optional<ExitStatus>> Process::wait_for(std::chrono::milliseconds ti
         status = runtime::exit_status(received);
     }
     if (it.memory && status.signal == SIGKILL) {
-        status.oom_kills = it.memory->kills();
+        status.oom_kills = it.memory->kills() - it.kills_before;
         if (status.oom_kills > 0)
             status.reason = Reason::out_of_memory;
     }

@@ -255,6 +255,8 @@ Result<Process> Sandbox::spawn(const Command& command) const
     Plan plan;
     const Fd packet = TRY(make_command_packet(*serving, command, plan));
     Ends ends = TRY(make_report());
+    process->memory = serving->memory;
+    process->kills_before = serving->memory ? serving->memory->kills() : 0;
     // Room for its pidfd: afterwards it would be too late to fail.
     Fd spare{raw::fcntl(ends.ours.get(), F_DUPFD_CLOEXEC, 0)};
     if (!spare)
@@ -263,7 +265,6 @@ Result<Process> Sandbox::spawn(const Command& command) const
     ends.theirs.reset();
     process->pidfd = TRY(hear_start(ends.ours, plan, command.patience, std::move(spare)));
     process->report = std::move(ends.ours);
-    process->memory = serving->memory;
     return Process{std::move(process)};
 }
 

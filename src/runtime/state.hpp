@@ -64,6 +64,7 @@ struct Process::State {
     sys::Fd error;
     sys::Fd terminal;
     std::shared_ptr<MemoryLimit> memory;
+    std::uint64_t kills_before = 0;  ///< What `memory` had counted when the command started.
     std::optional<ExitStatus> status;
 };
 

@@ -630,3 +630,36 @@ TEST_CASE("files: nothing in the sandbox leads the caller elsewhere")
     CHECK(sandbox.write_file("deep/../other", "y").has_value());
     CHECK(sandbox.read_file("other").value_or("") == "y");
 }
+
+TEST_CASE("spawn: a command that is killed for want of memory says so, and others do not")
+{
+    NEEDS("userns");
+    Spec spec = workshop();
+    spec.group_limits.memory = std::uint64_t{48} << 20;
+    Result<Sandbox> sandbox = Sandbox::create(spec);
+    if (!sandbox) {
+        // Where no group is lent to an ordinary user there is no sandbox: never one without the limit.
+        CHECK(::geteuid() != 0);
+        CHECK(sandbox.error().message().find("Can't limit memory: ") == 0);
+        return;
+    }
+    Result<Process> greedy = sandbox->spawn(shell("exec tail /dev/zero"));
+    REQUIRE(greedy);
+    const Result<ExitStatus> end = greedy->wait();
+    REQUIRE(end);
+    CHECK(end->signal == SIGKILL);
+    CHECK(end->reason == Reason::out_of_memory);
+    CHECK(end->oom_kills > 0);
+    // Version 2 ends the sandbox as a whole.
+    Result<Process> killed = sandbox->spawn(shell("exec sleep 1000"));
+    if (!killed) {
+        CHECK(killed.error().err == ESRCH);
+        return;
+    }
+    CHECK(killed->kill().has_value());
+    CHECK(killed->wait()->reason == Reason::exited);
+    Result<Process> closed = sandbox->spawn(shell("exec sleep 1000"));
+    REQUIRE(closed);
+    sandbox->close();
+    CHECK(closed->wait()->reason == Reason::sandbox_ended);
+}
