@@ -315,6 +315,17 @@ Fd open_or_make_directory(ChildState& state, const char* path, unsigned mode) no
 
 }  // namespace
 
+namespace {
+
+/// What openat2(2) says where a rename or a mount elsewhere disturbed it: about "..", and also about the number of
+/// links, which it goes on counting where it begins again. The walk tells for certain.
+bool is_unsure(int error) noexcept
+{
+    return error == -EAGAIN || error == -ELOOP;
+}
+
+}  // namespace
+
 Fd resolve(const ChildState& state, const char* path, Leaf leaf) noexcept
 {
     // An empty path and a path of slashes are the root.
@@ -326,9 +337,11 @@ Fd resolve(const ChildState& state, const char* path, Leaf leaf) noexcept
     if (state.has_openat2) {
         Fd fd{raw::openat2(state.root, path, O_PATH | O_CLOEXEC | nofollow,
                            RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS)};
-        // The walk needs no certainty about "..".
-        if (fd.error() != -EAGAIN)
+        if (!is_unsure(fd.error()))
             return fd;
+        Fd walked = resolve_by_walking(state.root, path, leaf);
+        // Links in a circle have many ends: the kernel's word for them is the one.
+        return walked || fd.error() == -EAGAIN ? std::move(walked) : std::move(fd);
     }
     return resolve_by_walking(state.root, path, leaf);
 }
@@ -348,7 +361,7 @@ Fd resolve_directory(const ChildState& state, const char* path, Leaf leaf) noexc
         const std::uint64_t nofollow = leaf == Leaf::keep ? O_NOFOLLOW : 0;
         Fd fd{raw::openat2(state.root, path, O_PATH | O_CLOEXEC | O_DIRECTORY | nofollow,
                            RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS)};
-        if (fd.error() != -EAGAIN)
+        if (!is_unsure(fd.error()))
             return fd;
     }
     Fd fd = resolve(state, path, leaf);

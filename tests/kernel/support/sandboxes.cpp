@@ -1,10 +1,11 @@
 #include "tests/kernel/support/sandboxes.hpp"
 
+#include "sys/read_file.hpp"
+
 #include "tests/unit/support/files.hpp"
 
 #include <climits>
 #include <ctime>
-#include <fstream>
 
 #include <unistd.h>
 
@@ -150,8 +151,8 @@ std::string CapturedOutput::text() const
 
 bool is_alive(pid_t pid)
 {
-    std::ifstream file{"/proc/" + std::to_string(pid) + "/stat"};
-    std::string text{std::istreambuf_iterator<char>{file}, {}};
+    // Not by a stream, which throws where the process ends meanwhile.
+    const std::string text = sys::read_file("/proc/" + std::to_string(pid) + "/stat");
     const std::size_t name_end = text.rfind(')');
     return name_end != std::string::npos && text.size() > name_end + 2 &&
            text[name_end + 2] != 'Z' && text[name_end + 2] != 'X';
