@@ -18,8 +18,8 @@ struct PoolOptions {
     bool has_thread = true;
 };
 
-/// Sandboxes of one description that are ready for their commands, so that a command starts as fast as a
-/// program without a sandbox. Each is used once: whoever takes one has it alone and ends it, and another one
+/// Sandboxes of one description that are ready for their commands, so that a command starts about as fast as
+/// a program without a sandbox. Each is used once: whoever takes one has it alone and ends it, and another one
 /// is made in its place, so that nothing of a command is left for the next one. Move-only. The
 /// destructor ends those that wait, and the pool's thread; those that were taken go on.
 ///
