@@ -196,6 +196,19 @@ public:
     /// The destructor does the same.
     void close();
 
+    /// Ends every command of a sandbox of create(), and makes the sandbox anew as the same description says:
+    /// what was written to file systems of its own is gone, those that hold the working directory and the changes
+    /// of a temporary Overlay among them. The network stays as it is: its namespace with what was set
+    /// there, the published ports and those of add_port(). So does what lies in folders of the host.
+    ///
+    /// Blocks as create() does. While it runs nothing else may be called on the sandbox; a Process of before may be
+    /// used, and has ended. Where the new one cannot be made, the sandbox is closed. Where this cannot be done at
+    /// all, nothing has changed: ESRCH where the sandbox has ended, ENOTSUP for one of start() and for a
+    /// description that names descriptors (BindDescriptor, File, Data, those of Namespaces). Where the sandbox
+    /// has a network and a user namespace of its own, a copy of this process's page tables is made
+    /// (fork(2)), as create() makes none.
+    Result<> reset();
+
     /// Writes a file below the working directory that `spec` said, in place of what is there, with the
     /// permissions `mode`; it appears whole. `path` is relative. What leads out of the directory or to
     /// another mount below it is refused (EXDEV), and so are symbolic links on the way (ELOOP). Missing
@@ -253,9 +266,11 @@ public:
 private:
     friend class Remote;
     struct State;
+    struct Kept;
+    [[gnu::visibility("hidden")]] Result<Kept> keep() const;
     [[gnu::visibility("hidden")]] static Result<std::unique_ptr<State>> begin(
         const Spec& spec, const Watch& watch, const runtime::Events& events,
-        runtime::Purpose purpose);
+        runtime::Purpose purpose, Kept kept);
     [[gnu::visibility("hidden")]] explicit Sandbox(std::unique_ptr<State> state) noexcept;
     std::unique_ptr<State> state_;
 };

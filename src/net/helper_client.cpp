@@ -327,6 +327,16 @@ void HelperClient::follow(const Fd& pidfd)
     is_following_ = say(bytes, {pidfd.get()}).has_value();
 }
 
+Result<> HelperClient::unfollow()
+{
+    std::string bytes;
+    pack(bytes, static_cast<std::uint64_t>(user::Order::unfollow));
+    const std::lock_guard lock{mutex_};
+    TRY(ask(bytes, {}));
+    is_following_ = false;
+    return {};
+}
+
 Result<> HelperClient::hear()
 {
     std::string bytes(4096, '\0');
@@ -408,6 +418,16 @@ void HelperClient::await_end()
     for (Door& door : doors_)
         close_door(door);
     doors_.clear();
+}
+
+void HelperClient::reap()
+{
+    constexpr int patience = 2000;
+    pollfd end{process_.get(), POLLIN, 0};
+    while (::poll(&end, 1, patience) < 0 && errno == EINTR) {
+    }
+    sys::end_process(process_);
+    is_following_ = false;
 }
 
 std::vector<int> HelperClient::descriptors() const

@@ -39,6 +39,8 @@ public:
     Result<> attach(const sys::Fd& network);
     /// Its end is to be that of the process.
     void follow(const sys::Fd& pidfd);
+    /// Not any more, until it is told again: the end of that process is another's beginning.
+    Result<> unfollow();
 
     /// Readable when it has something to say.
     int descriptor() const noexcept { return channel_.get(); }
@@ -71,6 +73,9 @@ public:
     /// To be called when the sandbox has ended, or is about to: its ports are free afterwards. Waits
     /// two seconds at most.
     void await_end();
+
+    /// The same: the helper has ended and is reaped afterwards. Waits two seconds at most, and kills it then.
+    void reap();
 
     std::vector<int> descriptors() const;
 

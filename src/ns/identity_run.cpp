@@ -159,7 +159,10 @@ int run(const LimitUserNamespaces&, ChildState& state) noexcept
 
 int run(const NewUserNamespace& step, ChildState&) noexcept
 {
-    return raw::unshare(CLONE_NEWUSER | step.others);
+    if (step.there < 0)
+        return raw::unshare(CLONE_NEWUSER | step.others);
+    const int rc = raw::setns(step.there, CLONE_NEWUSER);
+    return rc < 0 || step.others == 0 ? rc : raw::unshare(step.others);
 }
 
 namespace {

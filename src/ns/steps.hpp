@@ -64,6 +64,7 @@ struct LimitUserNamespaces {};
 /// (mount_namespaces(7)).
 struct NewUserNamespace {
     unsigned long others;  ///< CLONE_NEW*.
+    int there = -1;        ///< One that is there already, to be entered in place of a new one.
 };
 
 /// The same for a set-up that maps several ids: a process that stays behind writes the maps, since only

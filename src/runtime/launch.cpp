@@ -149,8 +149,9 @@ bool reachable_without_privilege(const EarlyTree& early, sys::Ids ids)
 class Launch {
 public:
     Launch(Plan& plan, const Watch& watch, const Deadline& deadline,
-           std::unique_ptr<LimitGroups> limits)
-        : plan_(plan), watch_(watch), deadline_(deadline), limits_(std::move(limits))
+           std::unique_ptr<LimitGroups> limits, std::unique_ptr<net::HelperClient> network)
+        : plan_(plan), watch_(watch), deadline_(deadline), network_(std::move(network)),
+          limits_(std::move(limits))
     {
         notes_ = plan_.notes;
     }
@@ -158,7 +159,7 @@ public:
     Result<Running> run()
     {
         // First: it gets ready at the same time.
-        if (plan_.network)
+        if (plan_.network && !plan_.keeps_network)
             network_ = TRY(net::HelperClient::start(
                 *plan_.network, plan_.ports, [](const std::string& name, int folder) {
                     return start_clear_up({name, folder, -1, false});
@@ -299,7 +300,7 @@ private:
                 set_late_file(file.get());
             name_files_.push_back(std::move(file));
         }
-        return {};
+        return network_->is_ready() ? fill_late_file() : Result<>{};
     }
 
     void set_late_file(int file)
@@ -1052,9 +1053,10 @@ pid_t pid_of(int pidfd)
 }
 
 Result<Running> launch(Plan& plan, const Watch& watch, const Deadline& deadline,
-                       std::unique_ptr<LimitGroups> limits)
+                       std::unique_ptr<LimitGroups> limits,
+                       std::unique_ptr<net::HelperClient> network)
 {
-    Launch launch{plan, watch, deadline, std::move(limits)};
+    Launch launch{plan, watch, deadline, std::move(limits), std::move(network)};
     Result<Running> running = launch.run();
     if (running)
         return running;

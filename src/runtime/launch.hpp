@@ -59,8 +59,9 @@ using Deadline = std::optional<std::chrono::steady_clock::time_point>;
 
 /// Carries the plan out: clone3, the rendezvous, and waiting until the command is executed or
 /// something failed, or it is too late. On failure the child is dead and reaped. `limits` are made on the
-/// way; null: there are none.
+/// way; null: there are none. `network` serves the one that the plan keeps, and ends on failure.
 Result<Running> launch(Plan& plan, const Watch& watch, const Deadline& deadline = std::nullopt,
-                       std::unique_ptr<LimitGroups> limits = nullptr);
+                       std::unique_ptr<LimitGroups> limits = nullptr,
+                       std::unique_ptr<net::HelperClient> network = nullptr);
 
 }  // namespace nsbox::runtime

@@ -154,7 +154,7 @@ Result<IdMaps> decide_maps(const Spec& spec, const Host& host, const Decisions& 
         return refuse(no_maps, {}, "that requires a user namespace", "use --unshare-user");
     if (spec.user_map_descriptor)
         return refuse(no_maps, {}, "the maps are to be written by somebody else");
-    if (host.foreign_network_owner >= 0)
+    if (host.foreign_network_owner >= 0 && !host.keeps_network)
         return refuse(no_maps, {},
                       "the sandbox is to be below the user namespace that owns the network of " +
                           name_of(*spec.join_network),
@@ -234,13 +234,13 @@ std::uint64_t clone_flags(const Spec& spec, const Host& host, const Decisions& d
     if (spec.landlock == Landlock::only)
         return 0;
     std::uint64_t flags = CLONE_NEWNS;
-    if (decisions.own_user)
+    if (decisions.own_user && !host.keeps_network)
         flags |= CLONE_NEWUSER;
     if (wants(ns.pid, true))
         flags |= CLONE_NEWPID;
     if (wants(ns.ipc, true))
         flags |= CLONE_NEWIPC;
-    if (wants(ns.net, true) && !spec.join_network)
+    if (wants(ns.net, true) && !spec.join_network && !host.keeps_network)
         flags |= CLONE_NEWNET;
     if (wants(ns.uts, true))
         flags |= CLONE_NEWUTS;
@@ -255,6 +255,11 @@ Result<> plan_ports(const std::vector<PublishedPort>& ports, Plan& plan)
         TRY(net::check_port(port));
     plan.ports = ports;
     return {};
+}
+
+bool has_own_network(const Plan& plan)
+{
+    return plan.keeps_network || (plan.clone_flags & CLONE_NEWNET) != 0;
 }
 
 /// What both kinds of network have.
@@ -275,7 +280,7 @@ Result<> plan_user_network(const UserNetwork& wish, Plan& plan)
     constexpr Literal cannot{"Can't use a user-mode network"};
     constexpr unsigned least_mtu = 1500;
     constexpr unsigned most_mtu = 65520;  // What libslirp takes.
-    if ((plan.clone_flags & CLONE_NEWNET) == 0)
+    if (!has_own_network(plan))
         return refuse(cannot, {}, "the sandbox has no network namespace of its own");
     if (wish.mtu < least_mtu || wish.mtu > most_mtu)
         return refuse(cannot, "an MTU of " + std::to_string(wish.mtu),
@@ -335,7 +340,7 @@ Result<> check_veth(const Spec& spec, const Host& host, const Decisions& decisio
     const VethNetwork& wish = *spec.veth_network;
     if (spec.user_network)
         return refuse(no_veth, {}, "a user-mode network is asked for too");
-    if ((plan.clone_flags & CLONE_NEWNET) == 0)
+    if (!has_own_network(plan))
         return refuse(no_veth, {}, "the sandbox has no network namespace of its own");
     if (!decisions.is_root || (host.effective_capabilities >> cap_net_admin & 1) == 0)
         return refuse(no_veth, {},
@@ -420,13 +425,14 @@ void plan_descriptors(const Spec& spec, Plan& plan)
 }
 
 /// Before the sandbox has a user namespace of its own, in which it would have no rights over somebody
-/// else's network.
+/// else's network. One that keeps its network goes back to the user namespace that it was made in.
 void plan_foreign_network(const Spec& spec, const Host& host, const Decisions& decisions,
                           Plan& plan)
 {
-    if (!spec.join_network)
+    if (!spec.join_network && !host.keeps_network)
         return;
-    plan.foreign_network = name_of(*spec.join_network);
+    plan.foreign_network =
+        host.keeps_network ? std::string{"the sandbox itself"} : name_of(*spec.join_network);
     const bool joins_user = spec.namespaces.join_user.has_value();
     if (joins_user ? host.foreign_network_owner >= 0 : !decisions.own_user)
         return;  // In its turn: see plan_identity().
@@ -455,7 +461,8 @@ void plan_identity(const Spec& spec, const Host& host, const Decisions& decision
     const Namespaces& ns = spec.namespaces;
     // First, since nobody may hear a word from the supervisor that means something else.
     if (decisions.maps.any()) {
-        plan.steps.emplace_back(AwaitIdMaps{});
+        if (!host.keeps_network)
+            plan.steps.emplace_back(AwaitIdMaps{});
         plan.steps.emplace_back(
             ns::TakeMappedIds{decisions.uid, decisions.gid, !decisions.maps.deny_setgroups});
         if (plan.needs_init && !decisions.is_root &&
@@ -473,11 +480,11 @@ void plan_identity(const Spec& spec, const Host& host, const Decisions& decision
         (plan.late_flags & CLONE_NEWNET) != 0 ? plan.late_steps : plan.steps;
     if ((plan.clone_flags & CLONE_NEWNET) != 0)
         network_steps.emplace_back(net::LoopbackUp{});
-    if (plan.network)
+    if (plan.network && !host.keeps_network)
         network_steps.emplace_back(OfferNetwork{});
-    if (spec.join_network && plan.first_steps == 0)
+    if ((spec.join_network || host.keeps_network) && plan.first_steps == 0)
         plan.steps.emplace_back(ns::JoinNamespace{host.foreign_network, CLONE_NEWNET});
-    if (decisions.maps.any())
+    if (decisions.maps.any() || host.keeps_network)
         return;
     if (decisions.maps_itself && plan.first_steps > 0)
         plan.steps.emplace_back(ns::WriteIdMapsBelow{decisions.first_uid, decisions.first_gid});
@@ -487,7 +494,7 @@ void plan_identity(const Spec& spec, const Host& host, const Decisions& decision
 }
 
 /// Who this process is, when the tree stands.
-void plan_final_identity(const Spec& spec, const Decisions& decisions, Plan& plan)
+void plan_final_identity(const Spec& spec, const Host& host, const Decisions& decisions, Plan& plan)
 {
     if (spec.namespaces.join_user_last) {
         plan.steps.emplace_back(ns::JoinUserNamespace{*spec.namespaces.join_user_last});
@@ -498,14 +505,15 @@ void plan_final_identity(const Spec& spec, const Decisions& decisions, Plan& pla
             plan.steps.emplace_back(ns::LimitUserNamespaces{});
         const std::uint64_t others =
             plan.late_flags | (decisions.lock_mounts ? std::uint64_t{CLONE_NEWNS} : 0);
-        if (decisions.maps.any())
+        const bool is_new = !plan.keeps_network;
+        if (decisions.maps.any() && is_new)
             plan.steps.emplace_back(
                 ns::NewMappedUserNamespace{others, plan.keep(same_ids_text(decisions.maps.uids)),
                                            plan.keep(same_ids_text(decisions.maps.gids))});
         else
-            plan.steps.emplace_back(ns::NewUserNamespace{others});
+            plan.steps.emplace_back(ns::NewUserNamespace{others, host.second_user});
         plan.steps.emplace_back(ns::DropBounding{decisions.target});
-        if (!decisions.maps.any())
+        if (!decisions.maps.any() && is_new)
             plan.steps.emplace_back(
                 ns::WriteIdMaps{id_map(plan, decisions.uid, decisions.first_uid),
                                 id_map(plan, decisions.gid, decisions.first_gid), false});
@@ -535,11 +543,10 @@ void plan_finish(const Spec& spec, const Host& host, const std::vector<std::stri
     if (spec.block_descriptor)
         plan.steps.emplace_back(AwaitRelease{*spec.block_descriptor});
     // After the release: whoever gives it may have something to do with the network.
-    if (plan.network) {
+    if (plan.network && !plan.keeps_network)
         plan.steps.emplace_back(AwaitNetwork{});
-        if (plan.late_names)
-            plan.steps.emplace_back(mount::FillContents{-1});
-    }
+    if (plan.late_names)
+        plan.steps.emplace_back(mount::FillContents{-1});
     plan.steps.emplace_back(RestoreUmask{spec.umask ? static_cast<int>(*spec.umask & 0777) : -1});
     if (spec.own_keyring)
         plan.steps.emplace_back(OwnKeyring{});
@@ -734,6 +741,8 @@ Result<Plan> plan(const Spec& wish, const Host& host, Purpose purpose)
     Plan plan;
     plan.serves = serves;
     plan.has_clone3 = host.has_clone3;
+    plan.keeps_network = host.keeps_network;
+    plan.user_namespaces = !decisions.own_user ? 0U : decisions.second_user ? 2U : 1U;
     plan.clone_flags = clone_flags(spec, host, decisions);
     // The command is to have its rights over the namespaces that it may change.
     if (decisions.lock_mounts)
@@ -754,11 +763,12 @@ Result<Plan> plan(const Spec& wish, const Host& host, Purpose purpose)
     // of memory: the kernel kills whoever shares what it kills for.
     plan.share_memory = host.dumpable && plan.join_user < 0 && plan.join_pid < 0 &&
                         plan.first_steps == 0 && !spec.group_limits.memory;
-    plan.maps = decisions.maps;
+    if (!host.keeps_network)
+        plan.maps = decisions.maps;
     plan.set_up = {host.uid, host.gid};
-    if (plan.maps.any()) {
-        plan.set_up = {outside_of(plan.maps.uids, decisions.uid).value_or(host.uid),
-                       outside_of(plan.maps.gids, decisions.gid).value_or(host.gid)};
+    if (decisions.maps.any()) {
+        plan.set_up = {outside_of(decisions.maps.uids, decisions.uid).value_or(host.uid),
+                       outside_of(decisions.maps.gids, decisions.gid).value_or(host.gid)};
         plan.share_memory &= plan.set_up.uid == host.uid && plan.set_up.gid == host.gid;
     }
     TRY(plan_network(spec, host, decisions, plan));
@@ -788,7 +798,7 @@ Result<Plan> plan(const Spec& wish, const Host& host, Purpose purpose)
                             plan));
         plan.steps.emplace_back(mount::EnterRoot{});
     }
-    plan_final_identity(spec, decisions, plan);
+    plan_final_identity(spec, host, decisions, plan);
     if (plan.needs_supervisor && is_late)
         plan.steps.emplace_back(WaitForSupervisor{});
     const std::vector<std::string> environment =

@@ -100,9 +100,11 @@ struct Plan {
     sys::Fd standard;
     /// Of a command for a serving init: where it is to be, one for each of pwd, or null.
     const char* directory[pwd_choices] = {};
-    std::size_t first_steps = 0;  ///< See ChildProgram...
-    std::size_t early_steps = 0;  ///< ...for both.
-    std::string foreign_network;  ///< What the user called the one that is joined.
+    std::size_t first_steps = 0;   ///< See ChildProgram...
+    std::size_t early_steps = 0;   ///< ...for both.
+    std::string foreign_network;   ///< What the user called the one that is joined.
+    bool keeps_network = false;    ///< See Host: launch() is given what serves it.
+    unsigned user_namespaces = 0;  ///< How many of its own the sandbox has, one in the other.
     bool hide = false;  ///< The set-up may be seen by processes that are not to be trusted.
     /// The command is executed by the init program, which then is not an init: the set-up is this
     /// program, whose file must not be within reach of what runs there (/proc/self/exe).
@@ -145,7 +147,7 @@ enum class Purpose : int {
 /// Pure: every rule, default and order is decided here; the first error wins.
 Result<Plan> plan(const Spec& spec, const sys::Host& host, Purpose purpose = Purpose::command);
 
-/// Asks the host what plan() needs to know for this Spec, but for Host::foreign_network.
+/// Asks the host what plan() needs to know for this Spec, but for what is about its network.
 sys::Host host_for(const Spec& spec);
 
 }  // namespace nsbox::runtime

@@ -26,10 +26,13 @@ namespace nsbox {
 Sandbox::State::~State()
 {
     close();
-    if (!is_ending)
-        return;
-    (void)runtime::reap(running.pidfd);
-    running.remove_groups();
+    if (is_ending) {
+        (void)runtime::reap(running.pidfd);
+        running.remove_groups();
+    }
+    pollfd child{running.pidfd.get(), POLLIN, 0};
+    if (running.network && ::poll(&child, 1, 0) == 1)
+        running.network->reap();
 }
 
 // Those of the sandbox's own group are nobody else's.
@@ -55,18 +58,19 @@ Sandbox::~Sandbox() = default;
 
 namespace {
 
-/// `network`, once found, is what the plan's steps join.
-Result<runtime::Plan> make_plan(const Spec& spec, runtime::ForeignNetwork& network,
+/// `network`, found here or before, is what the plan's steps join.
+Result<runtime::Plan> make_plan(const Spec& spec, runtime::ForeignNetwork& network, sys::Host host,
                                 runtime::Purpose purpose)
 {
-    sys::Host host = runtime::host_for(spec);
-    if (spec.join_network) {
+    if (spec.join_network && !network.network) {
         Result<runtime::ForeignNetwork> found = runtime::find_network(*spec.join_network, host);
         if (!found) {
             found.error().phase = Phase::request;
             return tl::make_unexpected(std::move(found.error()));
         }
         network = std::move(*found);
+    }
+    if (network.network) {
         host.foreign_network = network.network.get();
         host.foreign_network_owner = network.owner ? network.owner.get() : -1;
     }
@@ -144,9 +148,11 @@ Result<std::unique_ptr<runtime::LimitGroups>> prepare_limits(Spec& spec, const s
 
 Result<runtime::Running> start_running(runtime::Plan& plan, const Watch& watch,
                                        const runtime::Deadline& deadline,
-                                       std::unique_ptr<runtime::LimitGroups> limits)
+                                       std::unique_ptr<runtime::LimitGroups> limits,
+                                       std::unique_ptr<net::HelperClient> network)
 {
-    Result<runtime::Running> running = runtime::launch(plan, watch, deadline, std::move(limits));
+    Result<runtime::Running> running =
+        runtime::launch(plan, watch, deadline, std::move(limits), std::move(network));
     if (!running && running.error().hint.empty())
         running.error().hint = runtime::diagnose_resources(running.error().err);
     return running;
@@ -188,9 +194,17 @@ Result<> refuse_taken_name(const Spec& spec)
 
 }  // namespace
 
+/// What is there already when a sandbox is made anew.
+struct Sandbox::Kept {
+    runtime::ForeignNetwork network;
+    bool is_own = false;  ///< The network is this sandbox's, and so is...
+    sys::Fd second_user;  ///< ...this, if there is one.
+    std::unique_ptr<net::HelperClient> helper;
+};
+
 Result<std::unique_ptr<Sandbox::State>> Sandbox::begin(const Spec& spec, const Watch& watch,
                                                        const runtime::Events& events,
-                                                       runtime::Purpose purpose)
+                                                       runtime::Purpose purpose, Kept kept)
 {
     auto state = std::make_unique<State>();
     state->duties.started = std::chrono::steady_clock::now();
@@ -201,7 +215,6 @@ Result<std::unique_ptr<Sandbox::State>> Sandbox::begin(const Spec& spec, const W
         deadline = state->duties.started + spec.limits.time;
     sys::Fd owner;
     std::optional<Spec> changed = join_owner_first(spec, owner);
-    runtime::ForeignNetwork network;
     std::vector<std::string> notes;
     std::unique_ptr<runtime::LimitGroups> limits;
     if (spec.group_limits.any()) {
@@ -209,7 +222,11 @@ Result<std::unique_ptr<Sandbox::State>> Sandbox::begin(const Spec& spec, const W
             changed = spec;
         limits = TRY(prepare_limits(*changed, "nsbox-" + events.id(), notes));
     }
-    runtime::Plan plan = TRY(make_plan(changed ? *changed : spec, network, purpose));
+    sys::Host host = runtime::host_for(changed ? *changed : spec);
+    host.keeps_network = kept.is_own;
+    host.second_user = kept.second_user ? kept.second_user.get() : -1;
+    runtime::Plan plan =
+        TRY(make_plan(changed ? *changed : spec, kept.network, std::move(host), purpose));
     if (plan.denials)
         plan.denials->sandbox = events.id();
     if (plan.wants_group)
@@ -219,10 +236,17 @@ Result<std::unique_ptr<Sandbox::State>> Sandbox::begin(const Spec& spec, const W
         TRY(refuse_taken_name(spec));
         registry = TRY(runtime::Registry::open());
     }
-    state->running = TRY(start_running(plan, watch, deadline, std::move(limits)));
+    state->running =
+        TRY(start_running(plan, watch, deadline, std::move(limits), std::move(kept.helper)));
     state->running.notes.insert(state->running.notes.begin(), notes.begin(), notes.end());
     if (purpose == runtime::Purpose::commands) {
         state->serving = std::make_unique<Serving>();
+        state->serving->spec = spec;
+        state->serving->has_network =
+            kept.is_own || (plan.clone_flags & std::uint64_t{CLONE_NEWNET}) != 0;
+        state->serving->user_namespaces = plan.user_namespaces;
+        if (!kept.is_own)
+            state->serving->joined = std::move(kept.network);
         state->serving->recipe = runtime::recipe_of(plan);
         state->serving->command = spec.command;
         state->serving->is_filtered = plan.filters_early;
@@ -244,7 +268,8 @@ Result<std::unique_ptr<Sandbox::State>> Sandbox::begin(const Spec& spec, const W
 Result<Sandbox> Sandbox::start(const Spec& spec, const Watch& watch)
 {
     const runtime::Events events{spec.events_descriptor.value_or(-1)};
-    Result<std::unique_ptr<State>> state = begin(spec, watch, events, runtime::Purpose::command);
+    Result<std::unique_ptr<State>> state =
+        begin(spec, watch, events, runtime::Purpose::command, {});
     if (!state) {
         events.failed(state.error());
         return tl::make_unexpected(std::move(state.error()));
@@ -294,7 +319,7 @@ private:
 Result<Sandbox> Sandbox::create(const Spec& spec)
 {
     const StandardNumbers numbers;
-    return Sandbox{TRY(begin(spec, {}, runtime::Events{-1}, runtime::Purpose::commands))};
+    return Sandbox{TRY(begin(spec, {}, runtime::Events{-1}, runtime::Purpose::commands, {}))};
 }
 
 void Sandbox::State::close()
@@ -309,6 +334,85 @@ void Sandbox::State::close()
 void Sandbox::close()
 {
     state_->close();
+}
+
+namespace {
+
+constexpr Literal cannot_reset{"Can't make the sandbox anew"};
+
+/// Numbers may mean something else by now, and what was read is at its end.
+bool names_descriptors(const Spec& spec)
+{
+    const Namespaces& ns = spec.namespaces;
+    return ns.join_user || ns.join_user_last || !spec.sync_descriptors.empty() ||
+           std::any_of(spec.operations.begin(), spec.operations.end(), [](const Operation& op) {
+               return std::holds_alternative<BindDescriptor>(op) ||
+                      std::holds_alternative<File>(op) || std::holds_alternative<Data>(op);
+           });
+}
+
+Result<sys::Fd> namespace_of(const runtime::Running& running, const char* kind)
+{
+    const std::string path = "/proc/" + std::to_string(running.pid) + "/ns/" + kind;
+    sys::Fd found{sys::raw::openat(AT_FDCWD, path.c_str(), O_RDONLY | O_CLOEXEC)};
+    // Its number may be another's, if it has ended.
+    if (sys::raw::pidfd_send_signal(running.pidfd.get(), 0) < 0)
+        return fail(cannot_reset, ESRCH, {}, "it has ended");
+    if (!found)
+        return fail(cannot_reset, -found.error(), path);
+    return found;
+}
+
+}  // namespace
+
+/// What of it stays. The first user namespace has rights over the network, whether that was made in it or in
+/// the second one.
+Result<Sandbox::Kept> Sandbox::keep() const
+{
+    const Serving& serving = *state_->serving;
+    Kept kept;
+    kept.is_own = serving.has_network;
+    if (!kept.is_own)
+        return kept;
+    kept.network.network = TRY(namespace_of(state_->running, "net"));
+    if (serving.user_namespaces == 0)
+        return kept;
+    sys::Fd user = TRY(namespace_of(state_->running, "user"));
+    if (serving.user_namespaces == 1) {
+        kept.network.owner = std::move(user);
+        return kept;
+    }
+    kept.second_user = std::move(user);
+    kept.network.owner =
+        sys::Fd{static_cast<int>(sys::raw::call(SYS_ioctl, kept.second_user.get(), NS_GET_PARENT))};
+    if (!kept.network.owner)
+        return fail(cannot_reset, -kept.network.owner.error(), "its first user namespace");
+    return kept;
+}
+
+Result<> Sandbox::reset()
+{
+    if (!state_->serving)
+        return fail(cannot_reset, ENOTSUP, {}, "make it with Sandbox::create()");
+    const Serving& serving = *state_->serving;
+    if (serving.is_closed)
+        return fail(cannot_reset, ESRCH, {}, "it has been closed");
+    if (names_descriptors(serving.spec))
+        return fail(cannot_reset, ENOTSUP, {},
+                    "its description names descriptors, which have been used");
+    Kept kept = TRY(keep());
+    if (state_->running.network)
+        TRY(state_->running.network->unfollow());
+    kept.helper = std::move(state_->running.network);
+    state_->close();
+    if (!kept.is_own)
+        kept.network = std::move(state_->serving->joined);
+    // What this one has locked the next one is to have.
+    state_->running.locks.clear();
+    const StandardNumbers numbers;
+    const Spec spec = std::move(state_->serving->spec);
+    state_ = TRY(begin(spec, {}, runtime::Events{-1}, runtime::Purpose::commands, std::move(kept)));
+    return {};
 }
 
 Result<ExitStatus> Sandbox::wait()

@@ -3,6 +3,7 @@
 #include "nsbox/nsbox.hpp"
 #include "runtime/control.hpp"
 #include "runtime/events.hpp"
+#include "runtime/join_network.hpp"
 #include "runtime/launch.hpp"
 #include "runtime/oom_kills.hpp"
 #include "runtime/recipe.hpp"
@@ -27,6 +28,10 @@ private:
 
 /// What further commands are made of, in a sandbox for many.
 struct Serving {
+    Spec spec;
+    runtime::ForeignNetwork joined;  ///< With Spec::join_network.
+    bool has_network = false;        ///< One of its own.
+    unsigned user_namespaces = 0;    ///< As in the Plan.
     runtime::Recipe recipe;
     std::vector<std::string> command;  ///< For those that have no words of their own.
     bool is_filtered = false;          ///< Init is below the filters that they are to have.

@@ -30,6 +30,8 @@ struct Host {
 
     int foreign_network = -1;        ///< The network namespace of Spec::join_network, open...
     int foreign_network_owner = -1;  ///< ...and the user namespace to be entered for it, or -1.
+    bool keeps_network = false;      ///< Both are those of the sandbox, which is made anew...
+    int second_user = -1;            ///< ...and so is its second user namespace, if it has one.
 
     std::vector<std::string> environment;  ///< NAME=value.
     std::string logical_directory;         ///< $PWD, where it is the working directory.

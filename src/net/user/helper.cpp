@@ -327,7 +327,7 @@ private:
             TRY(take_link());
         if (fds_[channel].revents != 0)
             TRY(obey());
-        if (fds_[sandbox].revents != 0)
+        if (fds_[sandbox].revents != 0 && sandbox_)
             return false;
         return !channel_ended_ || sandbox_;
     }
@@ -348,6 +348,9 @@ private:
             is_building_ = true;
         } else if (order->is(Order::follow) && first) {
             sandbox_ = std::move(first);
+        } else if (order->is(Order::unfollow)) {
+            sandbox_.reset();
+            report(first, {});
         } else if (std::vector<SocketAddress> servers; decode_servers(order->bytes, servers)) {
             take_servers(std::move(servers));
         } else {

@@ -23,6 +23,7 @@ enum class Order : std::uint64_t {
     configure,  ///< A HelperConfig; the first one.
     attach,     ///< The sandbox's network namespace comes along: begin.
     follow,     ///< A pidfd of the sandbox comes along: its end is the helper's.
+    unfollow,   ///< It is not any more; the end of a pair for the outcome.
     servers,    ///< The host's name servers have changed.
     forward,    ///< A ForwardOrder, with its descriptors.
     unforward,  ///< The number of a forward that is to go; the end of a pair for the outcome.

@@ -320,6 +320,57 @@ TEST_CASE("plan: forbidding user namespaces takes a limit, a namespace below it,
           "RefuseUserNamespaces SetCapabilities RestoreUmask ChangeDirectory");
 }
 
+TEST_CASE("plan: a sandbox that is made anew goes back to its network and its user namespaces")
+{
+    sys::Host host = user_host();
+    host.keeps_network = true;
+    host.foreign_network = 50;
+    host.foreign_network_owner = 51;
+    Spec spec = with_root_bind();
+    spec.namespaces.pid = spec.namespaces.net = Own::yes;
+    spec.user_network.emplace();
+    const Plan one = runtime::plan(spec, host, runtime::Purpose::commands).value();
+    CHECK(kinds_of(one) == "JoinUserNamespace JoinNamespace OpenHost DropBounding ClearUmask "
+                           "MakeStore MakeRoot BindTree "
+                           "BindContents BindContents EnterRoot SetCapabilities RestoreUmask "
+                           "ChangeDirectory OfferFolders");
+    CHECK(step_of<ns::JoinUserNamespace>(one).fd == 51);
+    CHECK(step_of<ns::JoinNamespace>(one).fd == 50);
+    CHECK(one.first_steps == 2);
+    CHECK(one.early_steps == 2);
+    CHECK(one.clone_flags == (CLONE_NEWNS | CLONE_NEWPID));
+    CHECK_FALSE(one.share_memory);
+    CHECK(one.network.has_value());
+    CHECK(one.keeps_network);
+    CHECK(one.user_namespaces == 1);
+
+    spec.disable_user_namespaces = true;
+    host.second_user = 52;
+    const Plan two = runtime::plan(spec, host, runtime::Purpose::commands).value();
+    CHECK(two.user_namespaces == 2);
+    CHECK(step_of<ns::NewUserNamespace>(two).there == 52);
+    CHECK(steps_of<ns::WriteIdMaps>(two).empty());
+    // The first time it makes all of them.
+    const Plan first = runtime::plan(spec, user_host(), runtime::Purpose::commands).value();
+    CHECK(step_of<ns::NewUserNamespace>(first).there == -1);
+    CHECK(steps_of<ns::WriteIdMaps>(first).size() == 2);
+    CHECK(first.clone_flags == (CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET));
+    CHECK(first.user_namespaces == 2);
+
+    host = root_host();
+    host.keeps_network = true;
+    host.foreign_network = 50;
+    spec = with_root_bind();
+    spec.namespaces.pid = spec.namespaces.net = Own::yes;
+    spec.namespaces.user = Own::no;
+    const Plan root = runtime::plan(spec, host, runtime::Purpose::commands).value();
+    CHECK(root.user_namespaces == 0);
+    CHECK(root.first_steps == 0);
+    CHECK(root.share_memory);
+    CHECK(step_of<ns::JoinNamespace>(root).fd == 50);
+    CHECK(steps_of<net::LoopbackUp>(root).empty());
+}
+
 TEST_CASE("plan: root that could lift the covers of /proc gets its mounts locked")
 {
     Spec spec = with_root_bind();
