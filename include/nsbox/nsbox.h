@@ -1,11 +1,10 @@
 #ifndef NSBOX_NSBOX_H
 #define NSBOX_NSBOX_H
 
-/* The C interface of libnsbox: sandboxes for many commands, described by documents (doc/document.md).
+/* The C interface of libnsbox: sandboxes, described by documents (doc/document.md).
  *
- * Ownership: what a function of the name nsbox_X_new, nsbox_sandbox_create, nsbox_spawn, nsbox_run or
- * nsbox_run_in gives belongs to the caller, who gives it to the nsbox_X_free of its kind, once; that takes NULL
- * too. Texts that an accessor returns belong to the object and live as long as it does. Texts and memory that
+ * Ownership: an object of the type nsbox_X that a function gives belongs to the caller, who gives it to
+ * nsbox_X_free, once; that takes NULL too. Texts that an accessor returns belong to the object and live as long as it does. Texts and memory that
  * are passed in are copied. Descriptors that are passed in stay the caller's, and those that an accessor
  * returns belong to the object; all are close-on-exec.
  *
@@ -14,8 +13,9 @@
  * allocation ends the process. No C++ exception is thrown.
  *
  * Threads: different objects may be used by different threads at once. Of one sandbox nsbox_spawn, nsbox_run_in,
- * nsbox_write_file and nsbox_read_file may be called by any number of threads, of one process nsbox_process_signal,
- * nsbox_process_kill, nsbox_process_resize and the accessors while another thread waits. Nothing else.
+ * nsbox_write_file, nsbox_read_file and what is about ports may be called by any number of threads, of one process
+ * nsbox_process_signal, nsbox_process_kill, nsbox_process_resize and the accessors while another thread waits, of one
+ * that was started nsbox_sandbox_signal, and of a pool everything but nsbox_pool_free. Nothing else.
  *
  * The host process: no signal handler is changed, no child's status is taken, nothing is written to standard output or
  * error. After a fork(2) handles belong to the parent. Needs Linux 5.10.
@@ -101,7 +101,13 @@ NSBOX_API nsbox_sandbox* nsbox_sandbox_create(const char* document, size_t size,
                                               nsbox_error** error);
 /** Ends everything in it and waits for that; further calls about it fail. */
 NSBOX_API void nsbox_sandbox_close(nsbox_sandbox* sandbox);
+/** Closes it first. */
 NSBOX_API void nsbox_sandbox_free(nsbox_sandbox* sandbox);
+/** Ends every command and makes the sandbox anew, with its network kept: 0, or -1. See Sandbox::reset in nsbox.hpp.
+ * Nothing else may be called on it meanwhile. */
+NSBOX_API int nsbox_sandbox_reset(nsbox_sandbox* sandbox, nsbox_error** error);
+/** Its process 1, as this process's pid namespace numbers it; -1 for NULL. */
+NSBOX_API int nsbox_sandbox_pid(const nsbox_sandbox* sandbox);
 
 /** Starts a command; returns when it is being executed. Errors as execve(2) has them; ESRCH where the sandbox has
  * ended. */
@@ -112,6 +118,10 @@ NSBOX_API nsbox_process* nsbox_spawn(const nsbox_sandbox* sandbox, const nsbox_c
  * nsbox.hpp. */
 NSBOX_API int nsbox_write_file(const nsbox_sandbox* sandbox, const char* path, const void* content,
                                size_t size, unsigned mode, nsbox_error** error);
+
+/** What is otherwise than the document asks for, where that allows it: a sentence each, and NULL behind the last
+ * one. */
+NSBOX_API const char* nsbox_sandbox_note(const nsbox_sandbox* sandbox, size_t index);
 
 typedef struct nsbox_text nsbox_text;
 
@@ -127,10 +137,12 @@ NSBOX_API void nsbox_text_free(nsbox_text* text);
 
 /** Why a command ended as it did: Reason of nsbox.hpp. */
 enum nsbox_reason {
-    NSBOX_REASON_EXITED = 0,
+    NSBOX_REASON_EXITED = 0, /**< By itself, or by a signal that is not nsbox's. */
     NSBOX_REASON_TIME_LIMIT = 1,
+    NSBOX_REASON_CPU_LIMIT = 2,
+    NSBOX_REASON_NETWORK_FAILED = 5, /**< The helper of the sandbox's network ended. */
     NSBOX_REASON_OUT_OF_MEMORY = 6,
-    NSBOX_REASON_SANDBOX_ENDED = 7
+    NSBOX_REASON_SANDBOX_ENDED = 7 /**< The sandbox that it ran in was closed, or has ended. */
 };
 
 /** How a command ended. The caller sets `size` to sizeof(nsbox_status), so that later versions know
@@ -144,6 +156,7 @@ typedef struct nsbox_status {
     uint64_t user_us;     /**< Processor time, in microseconds... */
     uint64_t system_us;   /**< ...of it and of the children that it waited for. */
     uint64_t max_rss_kib; /**< The largest resident set, in KiB. */
+    uint64_t oom_kills;   /**< Processes killed for want of memory, with "memory". */
 } nsbox_status;
 
 /** Waits at most `milliseconds`, or without an end where that is negative: 1 when the command has ended, 0 when
@@ -198,6 +211,84 @@ NSBOX_API const char* nsbox_outcome_error(const nsbox_outcome* outcome, size_t* 
 /** Whether there was more of a stream than was to be kept. */
 NSBOX_API int nsbox_outcome_is_cut(const nsbox_outcome* outcome);
 NSBOX_API void nsbox_outcome_free(nsbox_outcome* outcome);
+
+/** The same for a program's text, which `command`, its interpreter with options, finds as the file
+ * /proc/self/fd/3; `count` arguments, or those before a NULL, follow. */
+NSBOX_API nsbox_outcome* nsbox_run_script(const char* document, size_t size, const char* text,
+                                          size_t text_size, const nsbox_command* command,
+                                          const char* const* arguments, size_t count,
+                                          const nsbox_run_options* options, nsbox_error** error);
+
+/* Sandboxes for the document's "command" alone, with this process's standard descriptors. The document's limits of
+ * time and its name have a meaning here. */
+
+/** Builds it and starts the command; returns when that is being executed. Blocks. */
+NSBOX_API nsbox_sandbox* nsbox_sandbox_start(const char* document, size_t size,
+                                             nsbox_error** error);
+/** Waits until the command has ended, and keeps the limits meanwhile: 0, or -1. Once. `status` may be NULL. What the
+ * command has left in the background goes on, until nsbox_sandbox_kill or by itself. */
+NSBOX_API int nsbox_sandbox_wait(nsbox_sandbox* sandbox, nsbox_status* status, nsbox_error** error);
+/** Sends the command a signal: 0, or -1. ESRCH when it has ended. */
+NSBOX_API int nsbox_sandbox_signal(nsbox_sandbox* sandbox, int number, nsbox_error** error);
+/** Ends everything in it and waits for that. nsbox_sandbox_close does the same, and so does nsbox_sandbox_free where
+ * nobody has waited. */
+NSBOX_API void nsbox_sandbox_kill(nsbox_sandbox* sandbox);
+
+/* Published ports, of sandboxes with a user-mode or veth network. */
+
+enum nsbox_port_kind {
+    NSBOX_PORT_TCP = 0,
+    NSBOX_PORT_UDP = 1,
+    NSBOX_PORT_UNIX_SOCKET = 2, /**< `path` on the host leads to the TCP port inside. */
+    NSBOX_PORT_HOST_SOCKET = 3  /**< The TCP port inside leads to `path` on the host. */
+};
+
+/** The caller sets `size` to sizeof(nsbox_port). */
+typedef struct nsbox_port {
+    size_t size;
+    int32_t kind;        /**< An nsbox_port_kind. */
+    uint16_t host_port;  /**< 0: the kernel chooses. */
+    uint16_t port;       /**< Inside. */
+    const char* address; /**< Of the host; NULL or "": 127.0.0.1 and ::1. */
+    const char* path;    /**< Of a unix socket; else NULL or "". */
+    int32_t to_loopback; /**< Not 0: to the sandbox's 127.0.0.1, instead of its own address. */
+} nsbox_port;
+
+/** Publishes one more, which works when this returns: 0, or -1. `host_port`, unless it is NULL, gets the port of the
+ * host. Errors as of bind(2); ENOTSUP without a network of that kind. */
+NSBOX_API int nsbox_sandbox_add_port(nsbox_sandbox* sandbox, const nsbox_port* port,
+                                     uint16_t* host_port, nsbox_error** error);
+/** Takes the one with the same place away: 0, or -1. Connections that there are go on. */
+NSBOX_API int nsbox_sandbox_remove_port(nsbox_sandbox* sandbox, const nsbox_port* port,
+                                        nsbox_error** error);
+
+typedef struct nsbox_ports nsbox_ports;
+
+/** Those that there are now; NULL for NULL. */
+NSBOX_API nsbox_ports* nsbox_sandbox_ports(const nsbox_sandbox* sandbox);
+NSBOX_API size_t nsbox_ports_count(const nsbox_ports* ports);
+/** Tells of one: 0, or -1 where there is none of that index. Its texts belong to the list. */
+NSBOX_API int nsbox_ports_get(const nsbox_ports* ports, size_t index, nsbox_port* port);
+NSBOX_API void nsbox_ports_free(nsbox_ports* ports);
+
+/* Pools: sandboxes of one document that are ready for their commands. See nsbox/pool.hpp. */
+
+typedef struct nsbox_pool nsbox_pool;
+
+/** Keeps `count` ready, the first of which is made before this returns. `has_thread`, if it is not 0: a thread of the
+ * pool's own makes the others and those that are missing; else nsbox_pool_refill does. */
+NSBOX_API nsbox_pool* nsbox_pool_new(const char* document, size_t size, size_t count,
+                                     int has_thread, nsbox_error** error);
+/** A sandbox as nsbox_sandbox_create gives it, the caller's alone; made now where none is ready. */
+NSBOX_API nsbox_sandbox* nsbox_pool_take(nsbox_pool* pool, nsbox_error** error);
+/** Makes those that are missing: 0, or -1. Blocks. */
+NSBOX_API int nsbox_pool_refill(nsbox_pool* pool, nsbox_error** error);
+/** How many are ready. */
+NSBOX_API size_t nsbox_pool_ready(const nsbox_pool* pool);
+/** Readable (poll(2)) when some are missing; -1 for NULL. */
+NSBOX_API int nsbox_pool_descriptor(const nsbox_pool* pool);
+/** Ends those that wait, and the thread. Those that were taken go on. */
+NSBOX_API void nsbox_pool_free(nsbox_pool* pool);
 
 #ifdef __cplusplus
 }

@@ -2,11 +2,13 @@
 
 #include "nsbox/document.hpp"
 #include "nsbox/nsbox.hpp"
+#include "nsbox/pool.hpp"
 #include "sys/error.hpp"
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <memory>
 
 struct nsbox_error {
     nsbox::Error error;
@@ -18,10 +20,24 @@ struct nsbox_command {
     nsbox::Command command;
 };
 
+/// A root filesystem that is in use: by a sandbox, or by a pool and what was taken from it.
+using RootfsInUse = std::shared_ptr<const nsbox::Rootfs>;
+
 struct nsbox_sandbox {
     // In this order: the root filesystem is in use until the sandbox has ended.
-    std::optional<nsbox::Rootfs> rootfs;
+    RootfsInUse rootfs;
     nsbox::Sandbox sandbox;
+    bool is_started = false;  ///< For one command...
+    bool is_over = false;     ///< ...whose end somebody has seen.
+};
+
+struct nsbox_pool {
+    RootfsInUse rootfs;
+    nsbox::Pool pool;
+};
+
+struct nsbox_ports {
+    std::vector<nsbox::PublishedPort> ports;
 };
 
 struct nsbox_process {
@@ -85,6 +101,7 @@ void fill(const nsbox::ExitStatus& from, nsbox_status* to)
     status.user_us = static_cast<std::uint64_t>(from.usage.user.count());
     status.system_us = static_cast<std::uint64_t>(from.usage.system.count());
     status.max_rss_kib = from.usage.max_rss_kib;
+    status.oom_kills = from.oom_kills;
     // As much as the caller knows of.
     std::memcpy(to, &status, std::min(status.size, sizeof status));
 }
@@ -110,6 +127,53 @@ nsbox_outcome* outcome_of(Result<nsbox::Outcome> outcome, nsbox_error** error)
     return new nsbox_outcome{std::move(*outcome)};
 }
 
+std::vector<std::string> words_of(const char* const* words, std::size_t count)
+{
+    std::vector<std::string> list;
+    for (std::size_t i = 0; words != nullptr && i < count && words[i] != nullptr; ++i)
+        list.emplace_back(words[i]);
+    return list;
+}
+
+struct Wish {
+    nsbox::Spec spec;
+    RootfsInUse rootfs;
+};
+
+Result<Wish> wish_of(const char* document, std::size_t size)
+{
+    nsbox::Described described = TRY(nsbox::describe(bytes_of(document, size)));
+    Wish wish{std::move(described.spec), nullptr};
+    if (described.rootfs)
+        wish.rootfs = std::make_shared<const nsbox::Rootfs>(std::move(*described.rootfs));
+    return wish;
+}
+
+nsbox_sandbox* sandbox_of(Result<nsbox::Sandbox> sandbox, RootfsInUse rootfs, bool is_started,
+                          nsbox_error** error)
+{
+    if (!sandbox)
+        return fail<nsbox_sandbox*>(std::move(sandbox.error()), error, nullptr);
+    return new nsbox_sandbox{std::move(rootfs), std::move(*sandbox), is_started};
+}
+
+Result<nsbox::PublishedPort> port_of(const nsbox_port* from)
+{
+    nsbox_port known{};
+    if (from != nullptr)
+        std::memcpy(&known, from, std::min(from->size, sizeof known));
+    if (from == nullptr || known.kind < NSBOX_PORT_TCP || known.kind > NSBOX_PORT_HOST_SOCKET)
+        return tl::make_unexpected(no_object("a port of some kind"));
+    nsbox::PublishedPort port;
+    port.kind = static_cast<nsbox::PublishedPort::Kind>(known.kind);
+    port.outside = known.host_port;
+    port.inside = known.port;
+    port.address = known.address != nullptr ? known.address : "";
+    port.path = known.path != nullptr ? known.path : "";
+    port.to_loopback = known.to_loopback != 0;
+    return port;
+}
+
 const char* text_of(const std::string& text, std::size_t* size)
 {
     if (size != nullptr)
@@ -120,6 +184,10 @@ const char* text_of(const std::string& text, std::size_t* size)
 // The numbers of the header are those of the enumerations.
 static_assert(static_cast<int>(nsbox::Reason::exited) == NSBOX_REASON_EXITED);
 static_assert(static_cast<int>(nsbox::Reason::time_limit) == NSBOX_REASON_TIME_LIMIT);
+static_assert(static_cast<int>(nsbox::Reason::cpu_limit) == NSBOX_REASON_CPU_LIMIT);
+static_assert(static_cast<int>(nsbox::Reason::network_failed) == NSBOX_REASON_NETWORK_FAILED);
+static_assert(static_cast<int>(nsbox::PublishedPort::Kind::tcp) == NSBOX_PORT_TCP);
+static_assert(static_cast<int>(nsbox::PublishedPort::Kind::host_socket) == NSBOX_PORT_HOST_SOCKET);
 static_assert(static_cast<int>(nsbox::Reason::out_of_memory) == NSBOX_REASON_OUT_OF_MEMORY);
 static_assert(static_cast<int>(nsbox::Reason::sandbox_ended) == NSBOX_REASON_SANDBOX_ENDED);
 static_assert(static_cast<int>(nsbox::Stream::Kind::inherit) == NSBOX_STREAM_INHERIT);
@@ -171,8 +239,7 @@ int nsbox_document_check(const char* document, size_t size, nsbox_error** error)
 nsbox_command* nsbox_command_new(const char* const* words, size_t count)
 {
     auto* const command = new nsbox_command{};
-    for (std::size_t i = 0; words != nullptr && i < count && words[i] != nullptr; ++i)
-        command->command.words.emplace_back(words[i]);
+    command->command.words = words_of(words, count);
     return command;
 }
 
@@ -220,24 +287,175 @@ void nsbox_command_free(nsbox_command* command)
 
 nsbox_sandbox* nsbox_sandbox_create(const char* document, size_t size, nsbox_error** error)
 {
-    Result<nsbox::Described> described = nsbox::describe(bytes_of(document, size));
-    if (!described)
-        return fail<nsbox_sandbox*>(std::move(described.error()), error, nullptr);
-    Result<nsbox::Sandbox> sandbox = nsbox::Sandbox::create(described->spec);
-    if (!sandbox)
-        return fail<nsbox_sandbox*>(std::move(sandbox.error()), error, nullptr);
-    return new nsbox_sandbox{std::move(described->rootfs), std::move(*sandbox)};
+    Result<Wish> wish = wish_of(document, size);
+    if (!wish)
+        return fail<nsbox_sandbox*>(std::move(wish.error()), error, nullptr);
+    return sandbox_of(nsbox::Sandbox::create(wish->spec), std::move(wish->rootfs), false, error);
+}
+
+nsbox_sandbox* nsbox_sandbox_start(const char* document, size_t size, nsbox_error** error)
+{
+    Result<Wish> wish = wish_of(document, size);
+    if (!wish)
+        return fail<nsbox_sandbox*>(std::move(wish.error()), error, nullptr);
+    wish->spec.signals_command = true;
+    return sandbox_of(nsbox::Sandbox::start(wish->spec), std::move(wish->rootfs), true, error);
+}
+
+int nsbox_sandbox_wait(nsbox_sandbox* sandbox, nsbox_status* status, nsbox_error** error)
+{
+    if (sandbox == nullptr)
+        return fail(no_object("a sandbox"), error, -1);
+    if (sandbox->is_over)
+        return fail(nsbox::Error{ECHILD, "Can't wait for the command", {}, {}, {}}, error, -1);
+    const Result<nsbox::ExitStatus> end = sandbox->sandbox.wait();
+    if (!end)
+        return fail(end.error(), error, -1);
+    sandbox->is_over = true;
+    fill(*end, status);
+    return 0;
+}
+
+int nsbox_sandbox_signal(nsbox_sandbox* sandbox, int number, nsbox_error** error)
+{
+    if (sandbox == nullptr)
+        return fail(no_object("a sandbox"), error, -1);
+    return done(sandbox->sandbox.signal(number), error);
+}
+
+void nsbox_sandbox_kill(nsbox_sandbox* sandbox)
+{
+    if (sandbox == nullptr)
+        return;
+    sandbox->sandbox.kill();
+    sandbox->is_over = true;
+}
+
+int nsbox_sandbox_reset(nsbox_sandbox* sandbox, nsbox_error** error)
+{
+    if (sandbox == nullptr)
+        return fail(no_object("a sandbox"), error, -1);
+    return done(sandbox->sandbox.reset(), error);
+}
+
+int nsbox_sandbox_pid(const nsbox_sandbox* sandbox)
+{
+    return sandbox == nullptr ? -1 : sandbox->sandbox.child_pid();
+}
+
+const char* nsbox_sandbox_note(const nsbox_sandbox* sandbox, size_t index)
+{
+    if (sandbox == nullptr || index >= sandbox->sandbox.notes().size())
+        return nullptr;
+    return sandbox->sandbox.notes()[index].c_str();
 }
 
 void nsbox_sandbox_close(nsbox_sandbox* sandbox)
 {
-    if (sandbox != nullptr)
-        sandbox->sandbox.close();
+    nsbox_sandbox_kill(sandbox);
 }
 
 void nsbox_sandbox_free(nsbox_sandbox* sandbox)
 {
+    if (sandbox != nullptr && sandbox->is_started && !sandbox->is_over)
+        sandbox->sandbox.kill();
     delete sandbox;
+}
+
+int nsbox_sandbox_add_port(nsbox_sandbox* sandbox, const nsbox_port* port, uint16_t* host_port,
+                           nsbox_error** error)
+{
+    if (sandbox == nullptr)
+        return fail(no_object("a sandbox"), error, -1);
+    const Result<nsbox::PublishedPort> wish = port_of(port);
+    if (!wish)
+        return fail(wish.error(), error, -1);
+    const Result<nsbox::PublishedPort> added = sandbox->sandbox.add_port(*wish);
+    if (!added)
+        return fail(added.error(), error, -1);
+    if (host_port != nullptr)
+        *host_port = added->outside;
+    return 0;
+}
+
+int nsbox_sandbox_remove_port(nsbox_sandbox* sandbox, const nsbox_port* port, nsbox_error** error)
+{
+    if (sandbox == nullptr)
+        return fail(no_object("a sandbox"), error, -1);
+    const Result<nsbox::PublishedPort> wish = port_of(port);
+    return wish ? done(sandbox->sandbox.remove_port(*wish), error) : fail(wish.error(), error, -1);
+}
+
+nsbox_ports* nsbox_sandbox_ports(const nsbox_sandbox* sandbox)
+{
+    return sandbox == nullptr ? nullptr : new nsbox_ports{sandbox->sandbox.ports()};
+}
+
+size_t nsbox_ports_count(const nsbox_ports* ports)
+{
+    return ports == nullptr ? 0 : ports->ports.size();
+}
+
+int nsbox_ports_get(const nsbox_ports* ports, size_t index, nsbox_port* port)
+{
+    if (ports == nullptr || port == nullptr || index >= ports->ports.size())
+        return -1;
+    const nsbox::PublishedPort& from = ports->ports[index];
+    const nsbox_port known{port->size,
+                           static_cast<std::int32_t>(from.kind),
+                           from.outside,
+                           from.inside,
+                           from.address.c_str(),
+                           from.path.c_str(),
+                           from.to_loopback ? 1 : 0};
+    std::memcpy(port, &known, std::min(port->size, sizeof known));
+    return 0;
+}
+
+void nsbox_ports_free(nsbox_ports* ports)
+{
+    delete ports;
+}
+
+nsbox_pool* nsbox_pool_new(const char* document, size_t size, size_t count, int has_thread,
+                           nsbox_error** error)
+{
+    Result<Wish> wish = wish_of(document, size);
+    if (!wish)
+        return fail<nsbox_pool*>(std::move(wish.error()), error, nullptr);
+    Result<nsbox::Pool> pool = nsbox::Pool::create(wish->spec, {count, has_thread != 0});
+    if (!pool)
+        return fail<nsbox_pool*>(std::move(pool.error()), error, nullptr);
+    return new nsbox_pool{std::move(wish->rootfs), std::move(*pool)};
+}
+
+nsbox_sandbox* nsbox_pool_take(nsbox_pool* pool, nsbox_error** error)
+{
+    if (pool == nullptr)
+        return fail<nsbox_sandbox*>(no_object("a pool"), error, nullptr);
+    return sandbox_of(pool->pool.take(), pool->rootfs, false, error);
+}
+
+int nsbox_pool_refill(nsbox_pool* pool, nsbox_error** error)
+{
+    if (pool == nullptr)
+        return fail(no_object("a pool"), error, -1);
+    return done(pool->pool.refill(), error);
+}
+
+size_t nsbox_pool_ready(const nsbox_pool* pool)
+{
+    return pool == nullptr ? 0 : pool->pool.ready();
+}
+
+int nsbox_pool_descriptor(const nsbox_pool* pool)
+{
+    return pool == nullptr ? -1 : pool->pool.descriptor();
+}
+
+void nsbox_pool_free(nsbox_pool* pool)
+{
+    delete pool;
 }
 
 nsbox_process* nsbox_spawn(const nsbox_sandbox* sandbox, const nsbox_command* command,
@@ -377,10 +595,26 @@ nsbox_outcome* nsbox_run(const char* document, size_t size, const nsbox_command*
 {
     if (command == nullptr)
         return fail<nsbox_outcome*>(no_object("a command"), error, nullptr);
-    Result<nsbox::Described> described = nsbox::describe(bytes_of(document, size));
-    if (!described)
-        return fail<nsbox_outcome*>(std::move(described.error()), error, nullptr);
-    return outcome_of(nsbox::run(described->spec, command->command, options_of(options)), error);
+    const Result<Wish> wish = wish_of(document, size);
+    if (!wish)
+        return fail<nsbox_outcome*>(wish.error(), error, nullptr);
+    return outcome_of(nsbox::run(wish->spec, command->command, options_of(options)), error);
+}
+
+nsbox_outcome* nsbox_run_script(const char* document, size_t size, const char* text,
+                                size_t text_size, const nsbox_command* command,
+                                const char* const* arguments, size_t count,
+                                const nsbox_run_options* options, nsbox_error** error)
+{
+    if (command == nullptr)
+        return fail<nsbox_outcome*>(no_object("a command"), error, nullptr);
+    const Result<Wish> wish = wish_of(document, size);
+    if (!wish)
+        return fail<nsbox_outcome*>(wish.error(), error, nullptr);
+    return outcome_of(nsbox::run_script(wish->spec, std::string{bytes_of(text, text_size)},
+                                        command->command, words_of(arguments, count),
+                                        options_of(options)),
+                      error);
 }
 
 nsbox_outcome* nsbox_run_in(nsbox_sandbox* sandbox, const nsbox_command* command,

@@ -431,7 +431,11 @@ def c_symbols(ctx):
 def c_program(ctx, identity):
     program = ctx.programs.get("everything")
     if program is None:
-        program = ctx.programs["everything"] = os.path.join(ctx.folder, "everything")
+        # Beside it is the helper of networks.
+        folder = os.path.join(ctx.folder, "c")
+        os.makedirs(folder, exist_ok=True)
+        shutil.copy(os.path.join(ctx.staged, ctx.libexecdir, "nsbox/nsbox-net"), folder)
+        program = ctx.programs["everything"] = os.path.join(folder, "everything")
         ctx.call("cc", "-std=c99", "-D_POSIX_C_SOURCE=200809L", "-Wpedantic", *WARNINGS, "-o", program,
                  os.path.join(CONSUMER, "everything.c"), *ctx.pkg_config("--cflags", "--libs"))
     with open(os.path.join(CONSUMER, "everything.c"), encoding="utf-8") as file:

@@ -203,6 +203,166 @@ static void runs(void)
     nsbox_command_free(own);
 }
 
+static void resets(nsbox_sandbox* sandbox)
+{
+    nsbox_error* error = NULL;
+    nsbox_command* const command = shell("ls; readlink /proc/self/ns/net");
+    nsbox_outcome* before;
+    nsbox_outcome* after;
+    CHECK(nsbox_sandbox_reset(sandbox, NULL) == 0);
+    before = nsbox_run_in(sandbox, command, NULL, NULL);
+    CHECK(strncmp(nsbox_outcome_output(before, NULL), "net:[", 5) == 0);
+    CHECK(nsbox_write_file(sandbox, "file", "x", 1, 0644, NULL) == 0);
+    CHECK(nsbox_sandbox_pid(sandbox) > 0 && nsbox_sandbox_note(sandbox, 0) == NULL);
+    CHECK(nsbox_sandbox_reset(sandbox, NULL) == 0);
+    after = nsbox_run_in(sandbox, command, NULL, NULL);
+    CHECK(strcmp(nsbox_outcome_output(before, NULL), nsbox_outcome_output(after, NULL)) == 0);
+    CHECK(nsbox_sandbox_reset(NULL, &error) == -1 && nsbox_error_code(error) == EINVAL);
+    CHECK(nsbox_sandbox_wait(sandbox, NULL, NULL) == -1);
+    CHECK(nsbox_sandbox_pid(NULL) == -1 && nsbox_sandbox_note(NULL, 0) == NULL);
+    nsbox_error_free(error);
+    nsbox_outcome_free(before);
+    nsbox_outcome_free(after);
+    nsbox_command_free(command);
+}
+
+static void starts(void)
+{
+    static const char quick[] =
+        "{\"version\": 1, \"command\": [\"sh\", \"-c\", \"exit 5\"], \"timeout\": 60}";
+    static const char slow[] = "{\"version\": 1, \"command\": [\"sleep\", \"1000\"], \"timeout\": "
+                               "0.3, \"kill-after\": 0.1}";
+    static const char endless[] = "{\"version\": 1, \"command\": [\"sleep\", \"1000\"]}";
+    nsbox_error* error = NULL;
+    nsbox_status status;
+    nsbox_command* const command = shell("true");
+    nsbox_sandbox* sandbox = nsbox_sandbox_start(quick, strlen(quick), NULL);
+    memset(&status, 0, sizeof status);
+    status.size = sizeof status;
+    CHECK(nsbox_spawn(sandbox, command, &error) == NULL && nsbox_error_code(error) == ENOTSUP);
+    nsbox_error_free(error);
+    CHECK(nsbox_sandbox_wait(sandbox, &status, NULL) == 0);
+    CHECK(status.code == 5 && status.reason == NSBOX_REASON_EXITED && status.oom_kills == 0);
+    CHECK(nsbox_sandbox_wait(sandbox, &status, &error) == -1 && nsbox_error_code(error) == ECHILD);
+    nsbox_error_free(error);
+    nsbox_sandbox_free(sandbox);
+
+    sandbox = nsbox_sandbox_start(slow, strlen(slow), NULL);
+    CHECK(nsbox_sandbox_wait(sandbox, &status, NULL) == 0);
+    CHECK(status.reason == NSBOX_REASON_TIME_LIMIT && status.shell_code == 124);
+    nsbox_sandbox_free(sandbox);
+
+    sandbox = nsbox_sandbox_start(endless, strlen(endless), NULL);
+    CHECK(nsbox_sandbox_signal(sandbox, SIGTERM, NULL) == 0);
+    CHECK(nsbox_sandbox_wait(sandbox, &status, NULL) == 0 && status.signal == SIGTERM);
+    nsbox_sandbox_free(sandbox);
+
+    /* What nobody waits for ends with its handle. */
+    sandbox = nsbox_sandbox_start(endless, strlen(endless), NULL);
+    CHECK(kill(nsbox_sandbox_pid(sandbox), 0) == 0);
+    {
+        const int pid = nsbox_sandbox_pid(sandbox);
+        nsbox_sandbox_free(sandbox);
+        CHECK(kill(pid, 0) == -1 && errno == ESRCH);
+    }
+    sandbox = nsbox_sandbox_start(endless, strlen(endless), NULL);
+    nsbox_sandbox_kill(sandbox);
+    CHECK(nsbox_sandbox_wait(sandbox, &status, NULL) == -1);
+    nsbox_sandbox_free(sandbox);
+    nsbox_sandbox_kill(NULL);
+    CHECK(nsbox_sandbox_start("{", 1, NULL) == NULL);
+    CHECK(nsbox_sandbox_signal(NULL, SIGTERM, NULL) == -1);
+    nsbox_command_free(command);
+}
+
+static void published(void)
+{
+    static const char networked[] = "{\"version\": 1, \"net\": \"user\", \"publish\": "
+                                    "[{\"address\": \"127.0.0.1\", \"port\": 80}]}";
+    nsbox_error* error = NULL;
+    nsbox_sandbox* const sandbox = nsbox_sandbox_create(networked, strlen(networked), &error);
+    nsbox_ports* ports;
+    nsbox_port port;
+    uint16_t chosen = 0;
+    if (sandbox == NULL) {
+        CHECK(!"a sandbox with a network");
+        printf("%s\n", nsbox_error_message(error));
+        nsbox_error_free(error);
+        return;
+    }
+    memset(&port, 0, sizeof port);
+    port.size = sizeof port;
+    port.kind = NSBOX_PORT_UDP;
+    port.address = "127.0.0.1";
+    port.port = 53;
+    CHECK(nsbox_sandbox_add_port(sandbox, &port, &chosen, NULL) == 0 && chosen > 0);
+    ports = nsbox_sandbox_ports(sandbox);
+    CHECK(nsbox_ports_count(ports) == 2);
+    CHECK(nsbox_ports_get(ports, 0, &port) == 0);
+    CHECK(port.kind == NSBOX_PORT_TCP && port.port == 80 && port.host_port > 0);
+    CHECK(nsbox_ports_get(ports, 1, &port) == 0 && nsbox_ports_get(ports, 2, &port) == -1);
+    CHECK(port.kind == NSBOX_PORT_UDP && port.port == 53 && port.host_port == chosen);
+    CHECK(strcmp(port.address, "127.0.0.1") == 0 && port.size == sizeof port);
+    CHECK(nsbox_sandbox_remove_port(sandbox, &port, NULL) == 0);
+    CHECK(nsbox_sandbox_remove_port(sandbox, &port, NULL) == -1);
+    nsbox_ports_free(ports);
+    ports = nsbox_sandbox_ports(sandbox);
+    CHECK(nsbox_ports_count(ports) == 1);
+    nsbox_ports_free(ports);
+    port.kind = 9;
+    CHECK(nsbox_sandbox_add_port(sandbox, &port, NULL, &error) == -1);
+    CHECK(nsbox_error_code(error) == EINVAL);
+    nsbox_error_free(error);
+    CHECK(nsbox_sandbox_add_port(NULL, &port, NULL, NULL) == -1);
+    CHECK(nsbox_sandbox_ports(NULL) == NULL && nsbox_ports_count(NULL) == 0);
+    nsbox_ports_free(NULL);
+    nsbox_sandbox_free(sandbox);
+}
+
+static void pools(void)
+{
+    nsbox_error* error = NULL;
+    nsbox_command* const command = shell("echo $COLOR; touch left; ls");
+    nsbox_pool* const pool = nsbox_pool_new(document, strlen(document), 2, 0, NULL);
+    struct pollfd missing;
+    int i;
+    CHECK(nsbox_pool_ready(pool) == 1);
+    CHECK(nsbox_pool_refill(pool, NULL) == 0 && nsbox_pool_ready(pool) == 2);
+    missing.fd = nsbox_pool_descriptor(pool);
+    missing.events = POLLIN;
+    CHECK(poll(&missing, 1, 0) == 0);
+    for (i = 0; i < 3; ++i) {
+        nsbox_sandbox* const sandbox = nsbox_pool_take(pool, NULL);
+        nsbox_outcome* const outcome = nsbox_run_in(sandbox, command, NULL, NULL);
+        CHECK(strcmp(nsbox_outcome_output(outcome, NULL), "blue\nleft\n") == 0);
+        nsbox_outcome_free(outcome);
+        nsbox_sandbox_free(sandbox);
+    }
+    CHECK(poll(&missing, 1, 0) == 1);
+    CHECK(nsbox_pool_new("{", 1, 2, 0, NULL) == NULL);
+    CHECK(nsbox_pool_new(document, strlen(document), 0, 0, &error) == NULL);
+    nsbox_error_free(error);
+    CHECK(nsbox_pool_take(NULL, NULL) == NULL && nsbox_pool_refill(NULL, NULL) == -1);
+    CHECK(nsbox_pool_ready(NULL) == 0 && nsbox_pool_descriptor(NULL) == -1);
+    nsbox_pool_free(NULL);
+    nsbox_pool_free(pool);
+    nsbox_command_free(command);
+}
+
+static void scripts(void)
+{
+    static const char text[] = "echo \"$# $1 $COLOR\"\n";
+    const char* const arguments[] = {"one", "two words", NULL};
+    const char* const words[] = {"sh", NULL};
+    nsbox_command* const command = nsbox_command_new(words, 2);
+    nsbox_outcome* const outcome = nsbox_run_script(document, strlen(document), text, strlen(text),
+                                                    command, arguments, 3, NULL, NULL);
+    CHECK(strcmp(nsbox_outcome_output(outcome, NULL), "2 one blue\n") == 0);
+    CHECK(nsbox_run_script(document, strlen(document), text, 1, NULL, NULL, 0, NULL, NULL) == NULL);
+    nsbox_outcome_free(outcome);
+    nsbox_command_free(command);
+}
+
 int main(void)
 {
     nsbox_error* error = NULL;
@@ -218,6 +378,11 @@ int main(void)
     terminal(sandbox);
     files(sandbox);
     runs();
+    resets(sandbox);
+    starts();
+    published();
+    pools();
+    scripts();
     nsbox_sandbox_close(sandbox);
     CHECK(nsbox_spawn(sandbox, command, &error) == NULL && nsbox_error_code(error) == ESRCH);
     nsbox_error_free(error);
