@@ -29,6 +29,8 @@ struct ChildProgram {
     int init_group = -1;       ///< A control group that init is to have...
     int init_lifeline = -1;    ///< ...and the pipe that shows that it lives.
     int init_helper = -1;      ///< See PacketHeader.
+    const int* init_entrances = nullptr;  ///< The same.
+    std::size_t init_entrance_count = 0;
     int init_standard =
         -1;  ///< What init's standard descriptors lead to, if not where the caller's do.
 

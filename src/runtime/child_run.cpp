@@ -121,6 +121,8 @@ void settle_parent_death(const ChildProgram& program) noexcept
                          program.init_helper, state.ruleset})
         if (rc >= 0 && fd >= 0)
             rc = raw::fcntl(fd, F_SETFD, 0);
+    for (std::size_t i = 0; i < program.init_entrance_count && rc >= 0; ++i)
+        rc = raw::fcntl(program.init_entrances[i], F_SETFD, 0);
     if (rc >= 0)
         rc = raw::fcntl(program.packet, F_SETFD, 0);
     if (rc >= 0)

@@ -55,6 +55,7 @@ enum class Tell : std::uint32_t {
     maps,           ///< The id maps are to be written now.
     terminal,       ///< The master of the sandbox's terminal comes along.
     landlock_failed,  ///< Landlock could not be put in force; value: errno.
+    groups_failed,    ///< Init could not enter the sandbox's control groups; value: errno.
     listener,         ///< The listener of the command's filter comes along.
     directory,        ///< The working directory comes along...
     terminals,        ///< ...and the sandbox's own devpts.

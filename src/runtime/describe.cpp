@@ -13,6 +13,7 @@ namespace nsbox::runtime {
 
 namespace {
 
+constexpr Literal cannot_enter_groups = "Can't enter the control groups of the sandbox";
 constexpr const char* too_many_namespaces = "too many namespaces, or nested too deeply (ENOSPC)";
 
 using sys::Site;
@@ -172,10 +173,7 @@ struct Teller {
                 {},
                 {}};
     }
-    Words operator()(const EnterGroups&) const
-    {
-        return {"Can't enter the control groups of the sandbox", {}, {}, {}};
-    }
+    Words operator()(const EnterGroups&) const { return {cannot_enter_groups, {}, {}, {}}; }
     Words operator()(const SetNice& s) const
     {
         return {"Can't set the nice value",
@@ -715,6 +713,8 @@ Error describe_failure(const Plan& plan, const Message& message, const std::stri
                     "a process around this one is asked about its calls already",
                     "of sandboxes in each other only one can have --log-denials"};
         return {err, "prctl(PR_SET_SECCOMP)", {}, {}, {}};
+    case Tell::groups_failed:
+        return {err, cannot_enter_groups, {}, {}, {}};
     case Tell::landlock_failed:
         return {err,
                 "Can't put the rules of Landlock in force",

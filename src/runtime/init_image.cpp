@@ -90,6 +90,11 @@ PacketHeader fill(Block& block, const Plan& plan, int channel)
     keep.resize(keep.size() + plan.lock_steps.size(), -1);
     header.keep = block.add_bytes(keep.data(), keep.size() * sizeof keep[0]);
     header.keep_count = static_cast<std::uint32_t>(keep.size());
+    if (plan.init_enters_groups) {
+        const std::vector<std::int32_t> lists(plan.entrances.begin(), plan.entrances.end());
+        header.entrances = block.add_bytes(lists.data(), lists.size() * sizeof lists[0]);
+        header.entrance_count = static_cast<std::uint32_t>(lists.size());
+    }
     header.magic = packet_magic;
     header.channel = channel;
     const bool dies = plan.die_with_parent || plan.dies_with_starter;

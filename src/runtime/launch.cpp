@@ -520,6 +520,10 @@ private:
         p.init_group = plan_.group;
         p.init_lifeline = plan_.lifeline;
         p.init_helper = plan_.helper;
+        if (plan_.init_enters_groups) {
+            p.init_entrances = plan_.entrances.data();
+            p.init_entrance_count = plan_.entrances.size();
+        }
         p.init_standard = plan_.standard.get();
         p.host_terminal = plan_.host_terminal.get();
         p.hide = plan_.hide;

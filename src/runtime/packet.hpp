@@ -68,6 +68,9 @@ struct PacketHeader {
     std::uint32_t directory[pwd_choices];
     std::uint32_t keep;        ///< Offset of 32-bit descriptor numbers that init keeps open.
     std::uint32_t keep_count;  ///< Entries that are negative are unused.
+    std::uint32_t
+        entrances;  ///< Offset of open lists of control groups' processes, for init to enter.
+    std::uint32_t entrance_count;
 };
 
 /// The most descriptors that a command is given: SCM_RIGHTS (unix(7)) takes 253 in all.

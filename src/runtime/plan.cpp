@@ -670,6 +670,18 @@ void plan_init(const Spec& spec, const Decisions& decisions, Plan& plan)
                           spec.terminal || spec.name);
 }
 
+/// The kernel kills whoever shares the memory of what it kills for a limit of memory: until it is an init of its
+/// own the child must not be held to that, unless it is a copy.
+void plan_groups(const Spec& spec, Plan& plan)
+{
+    if (!spec.group_limits.any())
+        return;
+    plan.init_enters_groups = spec.group_limits.memory && plan.share_memory && plan.needs_init;
+    plan.share_memory &= !spec.group_limits.memory || plan.init_enters_groups;
+    if (!plan.init_enters_groups)
+        plan.steps.emplace_back(EnterGroups{nullptr, 0});
+}
+
 /// What belongs to a single command, or to the one who waits for it.
 Result<> check_serving(const Spec& spec)
 {
@@ -756,13 +768,10 @@ Result<Plan> plan(const Spec& wish, const Host& host, Purpose purpose)
     plan.join_pid = spec.namespaces.join_pid.value_or(-1);
     plan.own_pid = (plan.clone_flags & CLONE_NEWPID) != 0;
     plan_foreign_network(spec, host, decisions, plan);
-    if (spec.group_limits.any())
-        plan.steps.emplace_back(EnterGroups{nullptr, 0});
     // In the pid namespace that is joined someone hostile may be waiting, and a change of ids
-    // in shared memory would change the caller's "dumpable" attribute: both take a copy. So does a limit
-    // of memory: the kernel kills whoever shares what it kills for.
-    plan.share_memory = host.dumpable && plan.join_user < 0 && plan.join_pid < 0 &&
-                        plan.first_steps == 0 && !spec.group_limits.memory;
+    // in shared memory would change the caller's "dumpable" attribute: both take a copy.
+    plan.share_memory =
+        host.dumpable && plan.join_user < 0 && plan.join_pid < 0 && plan.first_steps == 0;
     if (!host.keeps_network)
         plan.maps = decisions.maps;
     plan.set_up = {host.uid, host.gid};
@@ -771,8 +780,9 @@ Result<Plan> plan(const Spec& wish, const Host& host, Purpose purpose)
                        outside_of(decisions.maps.gids, decisions.gid).value_or(host.gid)};
         plan.share_memory &= plan.set_up.uid == host.uid && plan.set_up.gid == host.gid;
     }
-    TRY(plan_network(spec, host, decisions, plan));
     plan_init(spec, decisions, plan);
+    plan_groups(spec, plan);
+    TRY(plan_network(spec, host, decisions, plan));
     plan_descriptors(spec, plan);
     if (!plan.share_memory && host.dumpable == false && plan.join_user < 0)
         plan.steps.emplace_back(MakeDumpable{});

@@ -91,8 +91,9 @@ struct Plan {
     std::string group_name;  ///< That of the group, if there is to be one.
     int group = -1;  ///< The group that it is in, or without a name the one to be in itself.
     std::vector<int>
-        entrances;         ///< Of groups that hold the sandbox to its limits, for EnterGroups.
-    int lifeline = -1;     ///< What init is to hold open, opened by launch().
+        entrances;  ///< Of groups that hold the sandbox to its limits, for EnterGroups or...
+    bool init_enters_groups = false;  ///< ...for init.
+    int lifeline = -1;                ///< What init is to hold open, opened by launch().
     bool serves = false;   ///< Init starts the commands that it is asked for, and no other...
     bool is_bare = false;  ///< ...and they have no capabilities.
     int helper = -1;  ///< A pidfd of the network's helper, for a serving init, set by launch().

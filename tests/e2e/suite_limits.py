@@ -124,7 +124,8 @@ def memory(ctx):
     ctx.ok(run(ctx, "--memory", "400M", *two), "")
     # Under the name bwrap too, and where the start itself needs more.
     ctx.fails(ctx.bw(*BASE, "--unshare-all", "--memory", "60M", "/usr/bin/python3", "-c", HOG, "300"), 137, "of memory")
-    ctx.fails(run(ctx, "--memory", "64K", "--", "true"), None, "the limit of memory is too small")
+    ctx.fails(run(ctx, "--memory", "64K", "--", "true"), 137, "the limit of 65536 bytes of memory is reached")
+    ctx.fails(run(ctx, "--memory", "4K", "--", "true"), None, "the limit of memory is too small")
     ctx.eq(groups_named("nsbox-*"), [], "no group is left")
 
 

@@ -617,6 +617,21 @@ void load_early(const Command& command)
     runtime::init::serve(service);
 }
 
+/// Now that this process's memory is its own: see plan_groups().
+void enter_groups(const PacketHeader* packet)
+{
+    const auto* const lists = reinterpret_cast<const std::int32_t*>(
+        reinterpret_cast<const char*>(packet) + packet->entrances);
+    for (std::uint32_t i = 0; i < packet->entrance_count; ++i) {
+        const long put = raw::write(lists[i], "0", 1);
+        if (put < 0) {
+            tell(self.channel, Tell::groups_failed, static_cast<int>(-put));
+            raw::exit_group(1);
+        }
+        raw::close(lists[i]);
+    }
+}
+
 void take_over(const PacketHeader* packet)
 {
     self.channel = packet->channel;
@@ -663,6 +678,7 @@ void be_another(const PacketHeader* packet)
         rc = raw::sigprocmask(SIG_SETMASK, &none, nullptr);
     if (rc < 0)
         stop(channel, rc);
+    enter_groups(packet);
     Start start;
     start.command = runtime::init::unpack(packet);
     if (has(runtime::packet_only_command))

@@ -519,6 +519,8 @@ TEST_CASE("describe: a filter that the kernel refuses is told from other failure
           "Unable to set up system call filtering as requested: prctl(PR_SET_SECCOMP) reported "
           "EINVAL (hint: the program may be invalid, or the kernel is built without "
           "CONFIG_SECCOMP_FILTER)");
+    CHECK(runtime::describe_failure(plan, {Tell::groups_failed, ENOMEM, 0, 0}, {}).message() ==
+          "Can't enter the control groups of the sandbox: Cannot allocate memory");
     CHECK(runtime::describe_failure(plan, {Tell::filter_failed, ENOMEM, 0, 0}, {}).message() ==
           "prctl(PR_SET_SECCOMP): Cannot allocate memory");
 }

@@ -551,7 +551,19 @@ TEST_CASE(
     spec.nice = 5;
     plan = planned(spec, user_host());
     CHECK_FALSE(plan.share_memory);
+    CHECK(kinds_of(plan).starts_with("EnterGroups "));
     CHECK(step_of<runtime::SetNice>(plan).value == 5);
+    // An init has memory of its own, and enters them itself.
+    spec.namespaces.pid = Own::yes;
+    plan = planned(spec, user_host());
+    CHECK(plan.share_memory);
+    CHECK(plan.init_enters_groups);
+    CHECK(steps_of<runtime::EnterGroups>(plan).empty());
+    spec.command_is_pid_1 = true;
+    plan = planned(spec, user_host());
+    CHECK_FALSE(plan.share_memory);
+    CHECK_FALSE(plan.init_enters_groups);
+    CHECK(steps_of<runtime::EnterGroups>(plan).size() == 1);
 }
 
 TEST_CASE("plan: a tmpfs has the size that was said for all where it has none of its own")
