@@ -111,10 +111,14 @@ void BwrapParser::begin_with(Spec spec)
     spec_ = std::move(spec);
     net_ = spec_.namespaces.net != Own::no;
     request_.allow_user_namespaces = spec_.mounts_inside;
-    if (!spec_.user_network)
-        return;
-    host_loopback_ = spec_.user_network->host_loopback;
-    published_ = spec_.user_network->ports;
+    const auto take = [this](const auto& network) {
+        if (!network)
+            return;
+        host_loopback_ = network->host_loopback;
+        published_ = network->ports;
+    };
+    take(spec_.user_network);
+    take(spec_.veth_network);
 }
 
 bool BwrapParser::finish()

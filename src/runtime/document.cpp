@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <sys/resource.h>
 
 namespace nsbox {
@@ -100,6 +101,16 @@ Result<std::chrono::milliseconds> seconds_of(const Json& value, const std::strin
     return std::chrono::milliseconds{static_cast<std::int64_t>(std::ceil(seconds * 1000))};
 }
 
+Result<std::vector<std::string>> paths_of(const Json& value, const std::string& place)
+{
+    if (value.kind != Kind::list)
+        return wrong_kind(place, value, "a list of paths");
+    std::vector<std::string> paths;
+    for (std::size_t i = 0; i < value.items.size(); ++i)
+        paths.push_back(TRY(path_of(value.items[i], below(place, std::to_string(i)))));
+    return paths;
+}
+
 Result<std::vector<std::string>> texts_of(const Json& value, const std::string& place)
 {
     if (value.kind != Kind::list)
@@ -174,6 +185,7 @@ constexpr const char* boolean = R"({"type": "boolean"})";
 constexpr const char* text = R"({"type": "string"})";
 constexpr const char* path = R"({"type": "string", "pattern": "^/"})";
 constexpr const char* texts = R"({"type": "array", "items": {"type": "string"}})";
+constexpr const char* paths = R"({"type": "array", "items": {"type": "string", "pattern": "^/"}})";
 constexpr const char* bytes = R"({"type": "integer", "minimum": 1})";
 constexpr const char* seconds = R"({"type": "number", "minimum": 0.001})";
 constexpr const char* id = R"({"type": "integer", "minimum": 0, "maximum": 4294967294})";
@@ -311,13 +323,55 @@ constexpr Field<Symlink> symlink_fields[] = {
      }},
 };
 
-constexpr Field<RemountReadOnly> read_only_fields[] = {
-    {"type", text, [](const Json&, const std::string&, RemountReadOnly&) { return Result<>{}; }},
+/// Those that have a place and nothing else.
+template <class Mount>
+constexpr Field<Mount> place_fields[] = {
+    {"type", text, [](const Json&, const std::string&, Mount&) { return Result<>{}; }},
     {"destination", path,
-     [](const Json& v, const std::string& p, RemountReadOnly& t) {
+     [](const Json& v, const std::string& p, Mount& t) {
          return put(path_of(v, p), t.destination);
      }},
 };
+
+constexpr Field<Chmod> chmod_fields[] = {
+    {"type", text, [](const Json&, const std::string&, Chmod&) { return Result<>{}; }},
+    {"destination", path,
+     [](const Json& v, const std::string& p, Chmod& t) {
+         return put(path_of(v, p), t.destination);
+     }},
+    {"mode", mode,
+     [](const Json& v, const std::string& p, Chmod& t) { return put(mode_of(v, p), t.mode); }},
+};
+
+constexpr Field<Overlay> overlay_fields[] = {
+    {"type", text, [](const Json&, const std::string&, Overlay&) { return Result<>{}; }},
+    {"destination", path,
+     [](const Json& v, const std::string& p, Overlay& t) {
+         return put(path_of(v, p), t.destination);
+     }},
+    {"lower", paths,
+     [](const Json& v, const std::string& p, Overlay& t) { return put(paths_of(v, p), t.lower); }},
+    {"changes", R"({"enum": ["refused", "temporary"]})",
+     [](const Json& v, const std::string& p, Overlay& t) {
+         constexpr Choice<Overlay::Upper> choices[] = {{"refused", Overlay::Upper::none},
+                                                       {"temporary", Overlay::Upper::temporary}};
+         return put(choice_of(v, p, choices), t.upper_kind);
+     }},
+};
+
+/// The kernel takes a single folder only where something may be written on top.
+Result<Operation> overlay_of(Result<Operation> operation, const std::string& place)
+{
+    if (!operation)
+        return operation;
+    const auto& overlay = std::get<Overlay>(*operation);
+    const std::size_t least = overlay.upper_kind == Overlay::Upper::none ? 2 : 1;
+    if (overlay.lower.size() < least)
+        return wrong(place, least == 2 ? "it takes at least two folders as \"lower\" where changes "
+                                         "are refused"
+                                       : "it has no \"lower\"");
+    return operation;
+}
 
 template <class Mount, std::size_t Count>
 Result<Operation> mount_of(const Json& value, const std::string& place,
@@ -332,10 +386,24 @@ Result<Operation> mount_of(const Json& value, const std::string& place,
 
 Result<Operation> operation_of(const Json& value, const std::string& place)
 {
-    enum class Type { bind, tmpfs, directory, file, symlink, read_only };
+    enum class Type {
+        bind,
+        tmpfs,
+        directory,
+        file,
+        symlink,
+        read_only,
+        overlay,
+        proc,
+        dev,
+        mqueue,
+        chmod
+    };
     constexpr Choice<Type> types[] = {
-        {"bind", Type::bind}, {"tmpfs", Type::tmpfs},     {"directory", Type::directory},
-        {"text", Type::file}, {"symlink", Type::symlink}, {"read-only", Type::read_only}};
+        {"bind", Type::bind},       {"tmpfs", Type::tmpfs},     {"directory", Type::directory},
+        {"text", Type::file},       {"symlink", Type::symlink}, {"read-only", Type::read_only},
+        {"overlay", Type::overlay}, {"proc", Type::proc},       {"dev", Type::dev},
+        {"mqueue", Type::mqueue},   {"chmod", Type::chmod}};
     if (value.kind != Kind::object)
         return wrong_kind(place, value, "an object");
     for (const auto& [name, member] : value.members) {
@@ -357,7 +425,17 @@ Result<Operation> operation_of(const Json& value, const std::string& place)
         case Type::symlink:
             return mount_of(value, place, symlink_fields);
         case Type::read_only:
-            return mount_of(value, place, read_only_fields);
+            return mount_of(value, place, place_fields<RemountReadOnly>);
+        case Type::overlay:
+            return overlay_of(mount_of(value, place, overlay_fields), place);
+        case Type::proc:
+            return mount_of(value, place, place_fields<Proc>);
+        case Type::dev:
+            return mount_of(value, place, place_fields<Dev>);
+        case Type::mqueue:
+            return mount_of(value, place, place_fields<Mqueue>);
+        case Type::chmod:
+            return mount_of(value, place, chmod_fields);
         }
     }
     return wrong(place, "it has no \"type\"");
@@ -393,18 +471,25 @@ std::string mounts_schema()
            mount_schema("directory", directory_fields, only) + ", " +
            mount_schema("text", text_fields, only) + ", " +
            mount_schema("symlink", symlink_fields, R"(["type", "destination", "target"])") + ", " +
-           mount_schema("read-only", read_only_fields, only) + "]}}";
+           mount_schema("read-only", place_fields<RemountReadOnly>, only) + ", " +
+           mount_schema("overlay", overlay_fields, R"(["type", "destination", "lower"])") + ", " +
+           mount_schema("proc", place_fields<Proc>, only) + ", " +
+           mount_schema("dev", place_fields<Dev>, only) + ", " +
+           mount_schema("mqueue", place_fields<Mqueue>, only) + ", " +
+           mount_schema("chmod", chmod_fields, R"(["type", "destination", "mode"])") + "]}}";
 }
 
 // The network.
 
-constexpr Field<UserNetwork> network_fields[] = {
-    {"mode", R"({"const": "user"})",
-     [](const Json& v, const std::string& p, UserNetwork&) -> Result<> {
-         constexpr Choice<int> user[] = {{"user", 0}};
-         TRY(choice_of(v, p, user));
-         return {};
-     }},
+/// What mode it is has been found out before.
+template <class Network>
+Result<> pass_over(const Json& /*value*/, const std::string& /*place*/, Network& /*network*/)
+{
+    return {};
+}
+
+constexpr Field<UserNetwork> user_fields[] = {
+    {"mode", R"({"const": "user"})", pass_over<UserNetwork>},
     {"outbound", boolean,
      [](const Json& v, const std::string& p, UserNetwork& t) {
          return put(boolean_of(v, p), t.outbound);
@@ -427,27 +512,114 @@ constexpr Field<UserNetwork> network_fields[] = {
                                                          {"relay", UserNetwork::Tcp::relay}};
          return put(choice_of(v, p, choices), t.tcp);
      }},
+    {"link", R"({"enum": ["auto", "tap", "veth"]})",
+     [](const Json& v, const std::string& p, UserNetwork& t) {
+         constexpr Choice<UserNetwork::Link> choices[] = {{"auto", UserNetwork::Link::automatic},
+                                                          {"tap", UserNetwork::Link::tap},
+                                                          {"veth", UserNetwork::Link::veth}};
+         return put(choice_of(v, p, choices), t.link);
+     }},
+    {"required", boolean,
+     [](const Json& v, const std::string& p, UserNetwork& t) {
+         return put(boolean_of(v, p), t.end_with_helper);
+     }},
     {"host-loopback", ports,
      [](const Json& v, const std::string& p, UserNetwork& t) {
          return put(ports_of(v, p), t.host_loopback);
      }},
 };
 
+constexpr Field<VethNetwork> veth_fields[] = {
+    {"mode", R"({"const": "veth"})", pass_over<VethNetwork>},
+    {"outbound", boolean,
+     [](const Json& v, const std::string& p, VethNetwork& t) {
+         return put(boolean_of(v, p), t.outbound);
+     }},
+    {"ipv6", boolean,
+     [](const Json& v, const std::string& p, VethNetwork& t) {
+         return put(boolean_of(v, p), t.ipv6);
+     }},
+    {"names", boolean,
+     [](const Json& v, const std::string& p, VethNetwork& t) {
+         return put(boolean_of(v, p), t.names);
+     }},
+    {"mtu", R"({"type": "integer", "minimum": 1280, "maximum": 65520})",
+     [](const Json& v, const std::string& p, VethNetwork& t) {
+         return put(number_of<unsigned>(v, p, 1280, 65520), t.mtu);
+     }},
+    {"bridge", text,
+     [](const Json& v, const std::string& p, VethNetwork& t) {
+         return put(filled_text_of(v, p), t.bridge);
+     }},
+    {"address", text,
+     [](const Json& v, const std::string& p, VethNetwork& t) {
+         return put(filled_text_of(v, p), t.address);
+     }},
+    {"gateway", text,
+     [](const Json& v, const std::string& p, VethNetwork& t) {
+         return put(filled_text_of(v, p), t.gateway);
+     }},
+    {"host-loopback", ports,
+     [](const Json& v, const std::string& p, VethNetwork& t) {
+         return put(ports_of(v, p), t.host_loopback);
+     }},
+};
+
+/// Another sandbox's, or one that has a file.
+constexpr Field<JoinNetwork> join_fields[] = {
+    {"mode", R"({"const": "join"})", pass_over<JoinNetwork>},
+    {"sandbox", text,
+     [](const Json& v, const std::string& p, JoinNetwork& t) -> Result<> {
+         t.name = TRY(filled_text_of(v, p));
+         t.by = JoinNetwork::By::sandbox;
+         if (t.name.find('/') != std::string::npos)
+             return wrong(p, "it is no name or id of a sandbox");
+         return {};
+     }},
+    {"path", path,
+     [](const Json& v, const std::string& p, JoinNetwork& t) {
+         t.by = JoinNetwork::By::path;
+         return put(path_of(v, p), t.name);
+     }},
+};
+
+const Json* find(const Json& object, const char* name);
+
+enum class Mode { none, host, user, veth, join };
+
+Result<> take_network_object(const Json& value, const std::string& place, Spec& spec)
+{
+    constexpr Choice<Mode> modes[] = {
+        {"user", Mode::user}, {"veth", Mode::veth}, {"join", Mode::join}};
+    const Json* const named = find(value, "mode");
+    const Mode chosen =
+        named == nullptr ? Mode::user : TRY(choice_of(*named, below(place, "mode"), modes));
+    if (chosen == Mode::veth)
+        return take_fields(value, place, veth_fields, spec.veth_network.emplace());
+    if (chosen == Mode::join) {
+        TRY(take_fields(value, place, join_fields, spec.join_network.emplace()));
+        if ((find(value, "sandbox") == nullptr) == (find(value, "path") == nullptr))
+            return wrong(place, "it has to have \"sandbox\" or \"path\", and not both");
+        return {};
+    }
+    return take_fields(value, place, user_fields,
+                       spec.user_network ? *spec.user_network : spec.user_network.emplace());
+}
+
 Result<> take_network(const Json& value, const std::string& place, Document& document)
 {
-    if (value.kind == Kind::object) {
-        UserNetwork& network = document.spec.user_network ? *document.spec.user_network
-                                                          : document.spec.user_network.emplace();
-        return take_fields(value, place, network_fields, network);
-    }
-    enum class Mode { none, host, user };
+    Spec& spec = document.spec;
+    if (value.kind == Kind::object)
+        return take_network_object(value, place, spec);
     constexpr Choice<Mode> modes[] = {
-        {"none", Mode::none}, {"host", Mode::host}, {"user", Mode::user}};
+        {"none", Mode::none}, {"host", Mode::host}, {"user", Mode::user}, {"veth", Mode::veth}};
     const Mode chosen = TRY(choice_of(value, place, modes));
     if (chosen == Mode::host)
-        document.spec.namespaces.net = Own::no;
-    else if (chosen == Mode::user && !document.spec.user_network)
-        document.spec.user_network.emplace();
+        spec.namespaces.net = Own::no;
+    else if (chosen == Mode::veth)
+        spec.veth_network.emplace();
+    else if (chosen == Mode::user && !spec.user_network)
+        spec.user_network.emplace();
     return {};
 }
 
@@ -470,9 +642,32 @@ constexpr Field<PublishedPort> port_fields[] = {
      [](const Json& v, const std::string& p, PublishedPort& t) {
          return put(port_of(v, p), t.inside);
      }},
+    {"unix", path,
+     [](const Json& v, const std::string& p, PublishedPort& t) {
+         t.kind = PublishedPort::Kind::unix_socket;
+         return put(path_of(v, p), t.path);
+     }},
+    {"to-loopback", boolean,
+     [](const Json& v, const std::string& p, PublishedPort& t) {
+         return put(boolean_of(v, p), t.to_loopback);
+     }},
 };
 
-Result<> take_published(const Json& value, const std::string& place, Document& document)
+constexpr Field<PublishedPort> socket_fields[] = {
+    {"path", path,
+     [](const Json& v, const std::string& p, PublishedPort& t) {
+         return put(path_of(v, p), t.path);
+     }},
+    {"port", port,
+     [](const Json& v, const std::string& p, PublishedPort& t) {
+         return put(port_of(v, p), t.inside);
+     }},
+};
+
+/// With what publishes them for now; check() knows which network there is.
+template <std::size_t Count>
+Result<> take_ports(const Json& value, const std::string& place, Document& document,
+                    const Field<PublishedPort> (&fields)[Count], PublishedPort::Kind kind)
 {
     if (value.kind != Kind::list)
         return wrong_kind(place, value, "a list of objects");
@@ -480,13 +675,31 @@ Result<> take_published(const Json& value, const std::string& place, Document& d
         document.spec.user_network.emplace();
     for (std::size_t i = 0; i < value.items.size(); ++i) {
         PublishedPort one;
+        one.kind = kind;
+        const Json& item = value.items[i];
         const std::string here = below(place, std::to_string(i));
-        TRY(take_fields(value.items[i], here, port_fields, one));
+        TRY(take_fields(item, here, fields, one));
         if (one.inside == 0)
             return wrong(here, "it has no \"port\"");
+        if (kind == PublishedPort::Kind::host_socket && one.path.empty())
+            return wrong(here, "it has no \"path\"");
+        if (find(item, "unix") != nullptr)
+            for (const char* other : {"protocol", "address", "host-port"})
+                if (find(item, other) != nullptr)
+                    return wrong(below(here, other), "a unix socket has none");
         document.spec.user_network->ports.push_back(std::move(one));
     }
     return {};
+}
+
+Result<> take_published(const Json& value, const std::string& place, Document& document)
+{
+    return take_ports(value, place, document, port_fields, PublishedPort::Kind::tcp);
+}
+
+Result<> take_host_sockets(const Json& value, const std::string& place, Document& document)
+{
+    return take_ports(value, place, document, socket_fields, PublishedPort::Kind::host_socket);
 }
 
 // Limits, capabilities, environment.
@@ -521,15 +734,55 @@ Result<> take_resource_limits(const Json& value, const std::string& place, Docum
     return {};
 }
 
-Result<> take_capabilities(const Json& value, const std::string& place, Document& document)
+template <std::uint64_t DiskLimit::*Limit>
+Result<> put_limit(const Json& value, const std::string& place, DiskLimit& disk)
+{
+    return put(number_of<std::uint64_t>(value, place, 1, most_bytes), disk.*Limit);
+}
+
+constexpr Field<DiskLimit> disk_fields[] = {
+    {"path", path,
+     [](const Json& v, const std::string& p, DiskLimit& t) { return put(path_of(v, p), t.path); }},
+    {"rbps", bytes, put_limit<&DiskLimit::read_bytes>},
+    {"wbps", bytes, put_limit<&DiskLimit::write_bytes>},
+    {"riops", bytes, put_limit<&DiskLimit::read_operations>},
+    {"wiops", bytes, put_limit<&DiskLimit::write_operations>},
+};
+
+Result<> take_disks(const Json& value, const std::string& place, Document& document)
+{
+    if (value.kind != Kind::list)
+        return wrong_kind(place, value, "a list of objects");
+    for (std::size_t i = 0; i < value.items.size(); ++i) {
+        DiskLimit disk;
+        const std::string here = below(place, std::to_string(i));
+        TRY(take_fields(value.items[i], here, disk_fields, disk));
+        if (disk.path.empty())
+            return wrong(here, "it has no \"path\"");
+        if (disk.read_bytes + disk.write_bytes + disk.read_operations + disk.write_operations == 0)
+            return wrong(here, "it limits nothing", "with rbps, wbps, riops or wiops it does");
+        document.spec.group_limits.disks.push_back(std::move(disk));
+    }
+    return {};
+}
+
+Result<> edit_capabilities(const Json& value, const std::string& place, CapabilityEdit::Kind kind,
+                           Spec& spec)
 {
     const std::vector<std::string> names = TRY(texts_of(value, place));
     for (std::size_t i = 0; i < names.size(); ++i) {
         const std::optional<unsigned> number = capability_by_name(names[i]);
         if (!number)
             return wrong(below(place, std::to_string(i)), "there is no capability " + names[i]);
-        document.spec.capabilities.push_back({CapabilityEdit::Kind::add, *number});
+        spec.capabilities.push_back({kind, *number});
     }
+    return {};
+}
+
+Result<> take_denials(const Json& value, const std::string& place, Document& document)
+{
+    if (TRY(boolean_of(value, place)))
+        document.spec.denials.emplace();
     return {};
 }
 
@@ -574,6 +827,8 @@ using P = std::string;
 constexpr Field<Document> fields[] = {
     {"version", R"({"const": 1})", [](const Json& v, const P& p, D&) -> Result<> { TRY(integer_of(v, p, 1, 1)); return {}; }},
     {"command", texts, [](const Json& v, const P& p, D& d) { return put(texts_of(v, p), d.spec.command); }},
+    {"argv0", text, [](const Json& v, const P& p, D& d) { return put(text_of(v, p), d.spec.argv0); }},
+    {"as-pid-1", boolean, [](const Json& v, const P& p, D& d) { return put(boolean_of(v, p), d.spec.command_is_pid_1); }},
     {"rootfs", text, [](const Json& v, const P& p, D& d) { return put(filled_text_of(v, p), d.rootfs); }},
     {"overlay", R"({"anyOf": [{"type": "boolean"}, {"type": "string", "pattern": "^/"}]})", take_overlay},
     {"work-dir", path, [](const Json& v, const P& p, D& d) { return put(path_of(v, p), d.everyday.work_directory); }},
@@ -586,10 +841,12 @@ constexpr Field<Document> fields[] = {
     {"hostname", text, [](const Json& v, const P& p, D& d) -> Result<> { d.spec.operations.emplace_back(Hostname{TRY(filled_text_of(v, p))}); return {}; }},
     {"net", nullptr, take_network},
     {"publish", nullptr, take_published},
+    {"host-socket", nullptr, take_host_sockets},
     {"memory", bytes, [](const Json& v, const P& p, D& d) { return put(number_of<std::uint64_t>(v, p, 1, most_bytes), d.spec.group_limits.memory); }},
     {"pids", R"({"type": "integer", "minimum": 1, "maximum": 4194304})", [](const Json& v, const P& p, D& d) { return put(number_of<std::uint64_t>(v, p, 1, 4194304), d.spec.group_limits.processes); }},
     {"cpus", R"({"type": "number", "minimum": 0.01})", [](const Json& v, const P& p, D& d) { return put(real_of(v, p, 0.01, 1e6, "a number of processors, 0.01 at least"), d.spec.group_limits.processors); }},
     {"cpuset", text, [](const Json& v, const P& p, D& d) { return put(filled_text_of(v, p), d.spec.group_limits.processor_set); }},
+    {"io", nullptr, take_disks},
     {"best-effort", boolean, [](const Json& v, const P& p, D& d) { return put(boolean_of(v, p), d.spec.group_limits.best_effort); }},
     {"tmpfs-size", bytes, [](const Json& v, const P& p, D& d) { return put(number_of<std::uint64_t>(v, p, 1, most_bytes), d.spec.tmpfs_size); }},
     {"nice", R"({"type": "integer", "minimum": -20, "maximum": 19})", [](const Json& v, const P& p, D& d) { return put(number_of<int>(v, p, -20, 19), d.spec.nice); }},
@@ -597,13 +854,19 @@ constexpr Field<Document> fields[] = {
     {"timeout", seconds, [](const Json& v, const P& p, D& d) { return put(seconds_of(v, p), d.spec.limits.time); }},
     {"kill-after", seconds, [](const Json& v, const P& p, D& d) { return put(seconds_of(v, p), d.spec.limits.grace); }},
     {"cpu-time", seconds, [](const Json& v, const P& p, D& d) { return put(seconds_of(v, p), d.spec.limits.cpu); }},
+    {"lock-files", paths, [](const Json& v, const P& p, D& d) { return put(paths_of(v, p), d.spec.lock_files); }},
+    {"log-denials", boolean, take_denials},
     {"name", text, [](const Json& v, const P& p, D& d) { return put(filled_text_of(v, p), d.spec.name); }},
     {"seccomp-policy", texts, [](const Json& v, const P& p, D& d) { return put(texts_of(v, p), d.everyday.policies); }},
     {"allow-userns", boolean, [](const Json& v, const P& p, D& d) { return put(boolean_of(v, p), d.everyday.allow_user_namespaces); }},
     {"allow-ptrace", boolean, [](const Json& v, const P& p, D& d) { return put(boolean_of(v, p), d.everyday.allow_tracing); }},
-    {"cap-add", texts, take_capabilities},
-    {"landlock", R"({"enum": ["auto", "off"]})", [](const Json& v, const P& p, D& d) {
-        constexpr Choice<Landlock> choices[] = {{"auto", Landlock::automatic}, {"off", Landlock::off}};
+    {"disable-userns", boolean, [](const Json& v, const P& p, D& d) { return put(boolean_of(v, p), d.spec.disable_user_namespaces); }},
+    {"cap-add", texts, [](const Json& v, const P& p, D& d) { return edit_capabilities(v, p, CapabilityEdit::Kind::add, d.spec); }},
+    {"cap-drop", texts, [](const Json& v, const P& p, D& d) { return edit_capabilities(v, p, CapabilityEdit::Kind::drop, d.spec); }},
+    {"exec-label", text, [](const Json& v, const P& p, D& d) { return put(filled_text_of(v, p), d.spec.exec_label); }},
+    {"file-label", text, [](const Json& v, const P& p, D& d) { return put(filled_text_of(v, p), d.spec.file_label); }},
+    {"landlock", R"({"enum": ["auto", "only", "off"]})", [](const Json& v, const P& p, D& d) {
+        constexpr Choice<Landlock> choices[] = {{"auto", Landlock::automatic}, {"only", Landlock::only}, {"off", Landlock::off}};
         return put(choice_of(v, p, choices), d.everyday.landlock); }},
     {"tcp-connect", ports, [](const Json& v, const P& p, D& d) { return put(ports_of(v, p), d.spec.tcp_connect); }},
     {"tcp-bind", ports, [](const Json& v, const P& p, D& d) { return put(ports_of(v, p), d.spec.tcp_bind); }},
@@ -621,14 +884,27 @@ const Json* find(const Json& object, const char* name)
     return nullptr;
 }
 
-Result<> check(const Json& root, const Document& document)
+/// Ports belong to the network that was asked for, wherever in the document that was.
+Result<> settle_ports(const Json& root, Spec& spec)
+{
+    const Json* const network = find(root, "net");
+    const Json* const word = network == nullptr              ? nullptr
+                             : network->kind == Kind::object ? find(*network, "mode")
+                                                             : network;
+    const bool is_user = network != nullptr && (word == nullptr || word->text == "user");
+    for (const char* member : {"publish", "host-socket"})
+        if (find(root, member) != nullptr && !is_user && !spec.veth_network)
+            return wrong(below("", member), R"(it requires the network "user" or "veth")");
+    if (spec.veth_network && spec.user_network) {
+        spec.veth_network->ports = std::move(spec.user_network->ports);
+        spec.user_network.reset();
+    }
+    return {};
+}
+
+Result<> check(const Document& document)
 {
     const Spec& spec = document.spec;
-    const Json* const network = find(root, "net");
-    const bool is_user =
-        network != nullptr && (network->kind == Kind::object || network->text == "user");
-    if (find(root, "publish") != nullptr && !is_user)
-        return wrong("/publish", "it requires the network \"user\"");
     if (document.everyday.changes != Everyday::Changes::refused && !document.rootfs)
         return wrong("/overlay", "it requires \"rootfs\": the host's own files are never changed");
     if (document.everyday.as_root && (spec.uid.value_or(0) != 0 || spec.gid.value_or(0) != 0))
@@ -649,7 +925,8 @@ Result<Document> parse_document(std::string_view words)
     // As `nsbox run`: no descriptor above 2 but those that a caller names.
     document.spec.kept.emplace();
     TRY(take_fields(root, "", fields, document));
-    TRY(check(root, document));
+    TRY(settle_ports(root, document.spec));
+    TRY(check(document));
     // What may make namespaces is to mount in them too.
     document.spec.mounts_inside = document.everyday.allow_user_namespaces;
     return document;
@@ -657,21 +934,25 @@ Result<Document> parse_document(std::string_view words)
 
 std::string document_schema()
 {
-    const std::string network = R"({"anyOf": [{"enum": ["none", "host", "user"]}, )" +
-                                schema_of(network_fields, "[]") + "]}";
-    const std::string published =
-        R"({"type": "array", "items": )" + schema_of(port_fields, R"(["port"])") + "}";
+    const auto list = [](const std::string& items) {
+        return R"({"type": "array", "items": )" + items + "}";
+    };
+    const std::map<std::string_view, std::string> further = {
+        {"mounts", mounts_schema()},
+        {"net", R"({"anyOf": [{"enum": ["none", "host", "user", "veth"]}, )" +
+                    schema_of(user_fields, "[]") + ", " + schema_of(veth_fields, R"(["mode"])") +
+                    ", " + schema_of(join_fields, R"(["mode"])") + "]}"},
+        {"publish", list(schema_of(port_fields, R"(["port"])"))},
+        {"host-socket", list(schema_of(socket_fields, R"(["path", "port"])"))},
+        {"io", list(schema_of(disk_fields, R"(["path"])"))},
+    };
     std::string schema = R"({"$schema": "https://json-schema.org/draft/2020-12/schema", )"
                          R"("title": "A sandbox, as nsbox makes them", )";
     schema +=
         R"("type": "object", "additionalProperties": false, "required": ["version"], "properties": {)";
     for (const Field<Document>& field : fields) {
-        const std::string name = field.name;
-        schema += (&field == fields ? "\n  \"" : ",\n  \"") + name + "\": ";
-        schema += field.schema != nullptr ? field.schema
-                  : name == "mounts"      ? mounts_schema()
-                  : name == "net"         ? network
-                                          : published;
+        schema += (&field == fields ? "\n  \"" : ",\n  \"") + std::string{field.name} + "\": ";
+        schema += field.schema != nullptr ? field.schema : further.at(field.name);
     }
     return schema + "\n}}\n";
 }

@@ -2,7 +2,9 @@
 
 import json
 import os
+import subprocess
 
+from casekit import runtime, until_known
 from harness import case
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -72,21 +74,42 @@ PAIRS = (
     ({"allow-userns": True}, ("--allow-userns",)),
     ({"landlock": "off"}, ("--landlock", "off")),
     ({"cap-add": ["CAP_NET_RAW"], "proc-fallback": "empty"}, ("--cap-add", "CAP_NET_RAW", "--proc-fallback", "empty")),
+    ({"net": {"mode": "user", "required": True},
+      "publish": [{"unix": "/tmp/s", "port": 80, "to-loopback": True}], "host-socket": [{"path": "/run/x", "port": 5}]},
+     ("--net", "user,required=on", "-p", "unix:/tmp/s:localhost:80", "--host-socket", "/run/x:5")),
+    ({"disable-userns": True, "cap-add": ["CAP_CHOWN", "CAP_KILL"], "cap-drop": ["CAP_KILL"]},
+     ("--disable-userns", "--cap-add", "CAP_CHOWN", "--cap-add", "CAP_KILL", "--cap-drop", "CAP_KILL")),
+    ({"mounts": [{"type": "overlay", "destination": "/mnt", "lower": ["/usr/lib", "/usr/share"]},
+                 {"type": "overlay", "destination": "/tmp", "lower": ["/usr/share"], "changes": "temporary"},
+                 {"type": "proc", "destination": "/x/proc"}, {"type": "dev", "destination": "/x/dev"},
+                 {"type": "mqueue", "destination": "/x/mq"}, {"type": "directory", "destination": "/x/d"},
+                 {"type": "chmod", "destination": "/x/d", "mode": 448}]},
+     ("--overlay-src", "/usr/lib", "--overlay-src", "/usr/share", "--ro-overlay", "/mnt",
+      "--overlay-src", "/usr/share", "--tmp-overlay", "/tmp", "--proc", "/x/proc", "--dev", "/x/dev", "--mqueue", "/x/mq",
+      "--dir", "/x/d", "--chmod", "0700", "/x/d")),
     ({"timeout": 2.5, "cpu-time": 1}, ("--timeout", "2.5", "--cpu-time", "1")),
+)
+
+
+ROOTS_PAIRS = (
+    ({"net": "veth"}, ("--net", "veth")),
+    ({"net": {"mode": "veth", "mtu": 1400, "outbound": False, "host-loopback": [5432]}, "publish": [{"port": 80}]},
+     ("--net", "veth,mtu=1400,outbound=off", "--host-loopback", "5432", "-p", "0:80")),
 )
 
 
 @case("J-plan", "a document and the options of the same names plan the same sandbox")
 def same_plan(ctx):
     plans = set()
-    for members, options in PAIRS:
+    pairs = PAIRS + (ROOTS_PAIRS if os.getuid() == 0 else ())
+    for members, options in pairs:
         path = ctx.write("pair.json", json.dumps({"version": 1, **members}))
         by_document = ctx.ok(ctx.run(ctx.nsbox, "run", "--spec", path, "--dry-run", "--", "true")).out
         by_options = ctx.ok(ctx.run(ctx.nsbox, "run", *options, "--dry-run", "--", "true")).out
         ctx.eq(by_document, by_options, f"{members}")
         plans.add(by_document)
     # The plan shows what is wished: nearly all of them are different.
-    ctx.true(len(plans) >= len(PAIRS) - 2, f"only {len(plans)} plans")
+    ctx.true(len(plans) >= len(pairs) - 2, f"only {len(plans)} plans")
 
 
 @case("J-run", "nsbox run --spec starts what the document says, and options come on top of it")
@@ -132,3 +155,46 @@ def rootfs(ctx):
                     command=["sh", "-c", "echo kept > /etc/new && cat /etc/new"])
     ctx.eq(ctx.ok(run(ctx, path)).out, "kept\n", "the overlay")
     ctx.eq(os.listdir(os.path.join(root, "etc")), [], "the root itself")
+
+
+@case("J-command", "members about the command alone, and about walls without namespaces")
+def command_members(ctx):
+    lock = ctx.write("lock", "")
+    os.chmod(lock, 0o666)
+    tell = "import fcntl, os; f = open('/mnt/lock', 'r+'); print(os.getpid()); fcntl.lockf(f, fcntl.LOCK_EX | fcntl.LOCK_NB)"
+    mounts = [{"type": "bind", "source": lock, "destination": "/mnt/lock", "access": "read-write"}]
+    result = run(ctx, document(ctx, argv0="other", command=["sh", "-c", "cat /proc/$$/cmdline"]))
+    ctx.true(ctx.ok(result).out.startswith("other\0"), f"argv[0]: {result}")
+    ctx.eq(ctx.ok(run(ctx, document(ctx, mounts=mounts), "python3", "-c", tell)).out, "2\n", "without them")
+    ctx.eq(ctx.ok(run(ctx, document(ctx, mounts=mounts, as_pid_1=True), "python3", "-c", tell)).out, "1\n", "as-pid-1")
+    locked = document(ctx, mounts=mounts, lock_files=["/mnt/lock"])
+    ctx.fails(run(ctx, locked, "python3", "-c", tell), rc=1, err="Resource temporarily unavailable")
+    # Denials, and the same without.
+    touch = ("sh", "-c", "touch /usr/x 2>/dev/null; true")
+    told = ctx.ok(run(ctx, document(ctx, log_denials=True), *touch)).err
+    ctx.true('"object": "/usr/x"' in told, f"a denial: {told}")
+    ctx.eq(ctx.ok(run(ctx, document(ctx), *touch)).err, "", "no log")
+    # Landlock alone: the namespaces are the host's.
+    mine = os.readlink("/proc/self/ns/mnt") + "\n"
+    ctx.eq(ctx.ok(run(ctx, document(ctx, landlock="only"), "readlink", "/proc/self/ns/mnt")).out, mine, "landlock only")
+    ctx.true(ctx.ok(run(ctx, document(ctx), "readlink", "/proc/self/ns/mnt")).out != mine, "namespaces")
+
+
+@case("J-join", "a document joins the network of another sandbox by its name, or by a file")
+def join(ctx):
+    runtime(ctx)
+    named = ctx.write("named.json", json.dumps({"version": 1, "name": "db"}))
+    other = ctx.popen(ctx.nsbox, "run", "--spec", named, "--", "sh", "-c", "readlink /proc/self/ns/net; cat",
+                      stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    theirs = other.stdout.readline().decode()
+    ctx.true(theirs.startswith("net:["), theirs)
+    show = ("readlink", "/proc/self/ns/net")
+    until_known(ctx, "db")
+    ctx.eq(ctx.ok(run(ctx, document(ctx, net={"mode": "join", "sandbox": "db"}), *show)).out, theirs, "by its name")
+    known = json.loads(ctx.ok(ctx.run(ctx.nsbox, "ps", "--json")).out)
+    path = f"/proc/{known['child-pid']}/ns/net"
+    ctx.eq(ctx.ok(run(ctx, document(ctx, net={"mode": "join", "path": path}), *show)).out, theirs, "by a file")
+    ctx.true(ctx.ok(run(ctx, document(ctx), *show)).out != theirs, "one of its own")
+    ctx.fails(run(ctx, document(ctx, net={"mode": "join", "sandbox": "none"}), *show), rc=125, err="none")
+    other.stdin.close()
+    ctx.eq(other.wait(timeout=20), 0, "the other one's end")

@@ -139,6 +139,101 @@ TEST_CASE("document: mounts and networks")
                .spec.user_network->outbound);
 }
 
+TEST_CASE("document: networks that are linked, joined and published by sockets")
+{
+    const Document veth = read(R"("host-socket": [{"path": "/run/db", "port": 5432}],
+        "net": {"mode": "veth", "mtu": 1400, "ipv6": false, "outbound": false, "names": false, "bridge": "br0",
+                "address": "10.1.2.3/24", "gateway": "10.1.2.1", "host-loopback": [[1, 2]]},
+        "publish": [{"unix": "/run/web", "port": 80, "to-loopback": true}])");
+    CHECK(!veth.spec.user_network);
+    REQUIRE(veth.spec.veth_network);
+    const VethNetwork& link = *veth.spec.veth_network;
+    CHECK(link.mtu == 1400U);
+    CHECK(!(link.ipv6 || link.outbound || link.names));
+    CHECK(link.bridge + " " + link.address + " " + link.gateway == "br0 10.1.2.3/24 10.1.2.1");
+    CHECK(link.host_loopback.at(0).last == 2);
+    REQUIRE(link.ports.size() == 2);
+    CHECK(link.ports[0].kind == PublishedPort::Kind::host_socket);
+    CHECK(link.ports[0].path == "/run/db");
+    CHECK(link.ports[0].inside == 5432);
+    CHECK(link.ports[1].kind == PublishedPort::Kind::unix_socket);
+    CHECK(link.ports[1].path == "/run/web");
+    CHECK(link.ports[1].to_loopback);
+    CHECK(read(R"("net": "veth")").spec.veth_network);
+    const Document user = read(R"("net": {"link": "tap", "required": true})");
+    CHECK(user.spec.user_network->link == UserNetwork::Link::tap);
+    CHECK(user.spec.user_network->end_with_helper);
+    const Document other = read(R"("net": {"mode": "join", "sandbox": "db"})");
+    CHECK(other.spec.join_network->by == JoinNetwork::By::sandbox);
+    CHECK(other.spec.join_network->name == "db");
+    const Document file = read(R"("net": {"mode": "join", "path": "/run/netns/x"})");
+    CHECK(file.spec.join_network->by == JoinNetwork::By::path);
+    CHECK(file.spec.join_network->name == "/run/netns/x");
+
+    CHECK(wrong(R"("net": {"mode": "join"})").find("/net: it has to have \"sandbox\"") == 0);
+    CHECK(wrong(R"("net": {"mode": "join", "sandbox": "a", "path": "/b"})").find("and not both") !=
+          std::string::npos);
+    CHECK(wrong(R"("net": {"mode": "join", "sandbox": "/a"})").find("/net/sandbox: ") == 0);
+    CHECK(wrong(R"("net": {"mode": "cake"})").find("/net/mode: \"cake\" is not one of") == 0);
+    CHECK(wrong(R"("net": {"mode": "veth", "tcp": "relay"})").find("/net/tcp: there is no") == 0);
+    CHECK(wrong(R"("net": {"mode": "veth", "mtu": 1279})").find("/net/mtu: it has to be") == 0);
+    CHECK(wrong(R"("net": "user", "publish": [{"unix": "/a", "host-port": 1, "port": 2}])") ==
+          "/publish/0/host-port: a unix socket has none");
+    CHECK(wrong(R"("net": "user", "host-socket": [{"port": 2}])") ==
+          "/host-socket/0: it has no \"path\"");
+    CHECK(wrong(R"("net": {"mode": "join", "sandbox": "a"}, "host-socket": [])")
+              .find("/host-socket: it requires the network") == 0);
+}
+
+TEST_CASE("document: members for one command, for disks and for further mounts")
+{
+    const Document it = read(R"("argv0": "-sh", "as-pid-1": true, "lock-files": ["/a", "/b"],
+        "log-denials": true, "disable-userns": true, "cap-drop": ["CAP_CHOWN"], "exec-label": "e",
+        "file-label": "f", "landlock": "only",
+        "io": [{"path": "/dev/x", "rbps": 1, "wbps": 2, "riops": 3, "wiops": 4}], "mounts": [
+        {"type": "overlay", "destination": "/o", "lower": ["/1", "/2"]},
+        {"type": "overlay", "destination": "/o", "lower": ["/1"], "changes": "temporary"},
+        {"type": "proc", "destination": "/p"}, {"type": "dev", "destination": "/d"},
+        {"type": "mqueue", "destination": "/m"}, {"type": "chmod", "destination": "/c", "mode": 448}])");
+    CHECK(it.spec.argv0 == "-sh");
+    CHECK(it.spec.command_is_pid_1);
+    CHECK(it.spec.lock_files == std::vector<std::string>{"/a", "/b"});
+    REQUIRE(it.spec.denials);
+    CHECK(it.spec.denials->descriptor == 2);
+    CHECK(it.spec.disable_user_namespaces);
+    CHECK(it.spec.capabilities.at(0).kind == CapabilityEdit::Kind::drop);
+    CHECK(it.spec.exec_label == "e");
+    CHECK(it.spec.file_label == "f");
+    CHECK(it.everyday.landlock == Landlock::only);
+    const DiskLimit& disk = it.spec.group_limits.disks.at(0);
+    CHECK(disk.path == "/dev/x");
+    CHECK(disk.read_bytes == 1U);
+    CHECK(disk.write_bytes == 2U);
+    CHECK(disk.read_operations == 3U);
+    CHECK(disk.write_operations == 4U);
+    REQUIRE(it.spec.operations.size() == 6);
+    CHECK(std::get<Overlay>(it.spec.operations[0]).lower.at(1) == "/2");
+    CHECK(std::get<Overlay>(it.spec.operations[0]).upper_kind == Overlay::Upper::none);
+    CHECK(std::get<Overlay>(it.spec.operations[1]).upper_kind == Overlay::Upper::temporary);
+    CHECK(std::get<Proc>(it.spec.operations[2]).destination == "/p");
+    CHECK(std::get<Dev>(it.spec.operations[3]).destination == "/d");
+    CHECK(std::get<Mqueue>(it.spec.operations[4]).destination == "/m");
+    CHECK(std::get<Chmod>(it.spec.operations[5]).mode == 0700U);
+    CHECK(!read(R"("log-denials": false)").spec.denials);
+
+    CHECK(wrong(R"("io": [{"rbps": 1}])") == "/io/0: it has no \"path\"");
+    CHECK(wrong(R"("io": [{"path": "/a"}])").find("/io/0: it limits nothing") == 0);
+    CHECK(wrong(R"("io": [{"path": "/a", "rbps": 0}])").find("/io/0/rbps: it has to be") == 0);
+    CHECK(wrong(R"("mounts": [{"type": "overlay", "destination": "/o", "lower": ["/a"]}])")
+              .find("/mounts/0: it takes at least two folders") == 0);
+    CHECK(
+        wrong(R"("mounts": [{"type": "overlay", "destination": "/o", "changes": "temporary"}])") ==
+        "/mounts/0: it has no \"lower\"");
+    CHECK(wrong(R"("mounts": [{"type": "proc"}])") == "/mounts/0: it has no \"destination\"");
+    CHECK(wrong(R"("lock-files": ["a"])") == "/lock-files/0: it is no absolute path");
+    CHECK(wrong(R"("log-denials": "/x")").find("/log-denials: it is a text") == 0);
+}
+
 TEST_CASE("document: what is wrong is told by its place")
 {
     CHECK(error_of("{}").find("it has no \"version\"") != std::string::npos);
@@ -166,7 +261,7 @@ TEST_CASE("document: what is wrong is told by its place")
     CHECK(wrong(R"("net": "best")").find("/net: \"best\" is not one of none, host, user") == 0);
     for (const std::string net : {"", R"("net": "host", )", R"("net": "none", )"})
         CHECK(wrong(net + R"("publish": [{"port": 1}])") ==
-              "/publish: it requires the network \"user\"");
+              "/publish: it requires the network \"user\" or \"veth\"");
     CHECK(wrong(R"("publish": [{"host-port": 1}])") == "/publish/0: it has no \"port\"");
     CHECK(wrong(R"("publish": [{"port": 65536}])").find("/publish/0/port: it has to be") == 0);
     CHECK(wrong(R"("tcp-connect": [[2, 1]])").find("/tcp-connect/0: its first port is above") == 0);
@@ -177,7 +272,7 @@ TEST_CASE("document: what is wrong is told by its place")
     CHECK(wrong(R"("overlay": true)").find("/overlay: it requires \"rootfs\"") == 0);
     CHECK(wrong(R"("root": true, "uid": 5)").find("/root: ") == 0);
     CHECK(wrong(R"("timeout": 0)").find("/timeout: it has to be a number of seconds") == 0);
-    CHECK(wrong(R"("landlock": "only")").find("/landlock: ") == 0);
+    CHECK(wrong(R"("landlock": "cake")").find("/landlock: ") == 0);
     CHECK(error_of(R"({"version": 1, "uid": 1, "uid": 2})").find("\"uid\" is there twice") !=
           std::string::npos);
 }
