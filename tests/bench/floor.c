@@ -2,10 +2,10 @@
 // namespaces, an id map, a read-only copy of the root, a procfs, two tmpfs, pivot_root and exec,
 // with nothing checked twice, nothing reported and no pid 1 beside the program.
 //
-//   floor [-d] [-q] [-n N] PROGRAM
+//   floor [-c] [-d] [-q] [-n N] PROGRAM
 //
 // With -d there is a whole /dev, with what `--dev` puts there, and the loopback interface is up; with -q there is no
-// network namespace.
+// network namespace. With -c there are the further mounts on /proc that root's sandboxes have.
 // Prints the median of N starts, from before the clone until the program is reaped. With -n 1 it
 // prints nothing: run as a command it is comparable with another command.
 
@@ -35,7 +35,7 @@
 
 static char user_map[64], group_map[64];
 static char* program[2];
-static int has_dev, is_quiet;
+static int has_dev, is_quiet, has_covers;
 
 // Runs in the child, which shares our memory and has us wait: raw calls and _exit only.
 static void need(long rc, int step)
@@ -99,6 +99,33 @@ static void fill_dev(void)
          14);
 }
 
+// As in src/mount/fresh_run.cpp; what this kernel lacks is left out there too.
+static void cover_proc(void)
+{
+    static const char* const read_only[] = {"sys",  "sysrq-trigger", "irq",  "bus",   "fs",
+                                            "acpi", "scsi",          "mtrr", "asound"};
+    static const char* const masked[] = {
+        "kcore",      "keys",       "timer_list",  "kmsg",     "sched_debug", "latency_stats",
+        "kpagecount", "kpageflags", "kpagecgroup", "slabinfo", "vmallocinfo", "pagetypeinfo"};
+    struct mount_attr attr = {.attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV};
+    const char* mask = NULL;
+    need(chdir("proc"), 16);
+    for (size_t i = 0; i < sizeof read_only / sizeof read_only[0]; ++i)
+        if (mount(read_only[i], read_only[i], NULL, MS_BIND | MS_REC, NULL) == 0)
+            need(syscall(SYS_mount_setattr, AT_FDCWD, read_only[i], AT_RECURSIVE, &attr,
+                         sizeof attr),
+                 16);
+    attr.attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC;
+    for (size_t i = 0; i < sizeof masked / sizeof masked[0]; ++i) {
+        if (mount(mask != NULL ? mask : "/dev/null", masked[i], NULL, MS_BIND, NULL) < 0 ||
+            mask != NULL)
+            continue;
+        mask = masked[i];
+        need(syscall(SYS_mount_setattr, AT_FDCWD, mask, 0, &attr, sizeof attr), 16);
+    }
+    need(chdir(".."), 16);
+}
+
 static void bring_loopback_up(void)
 {
     const int sock = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -125,6 +152,8 @@ static int child(void* unused)
     need(syscall(SYS_move_mount, tree, "", AT_FDCWD, "/tmp", MOVE_MOUNT_F_EMPTY_PATH), 7);
     need(chdir("/tmp"), 8);
     mount_new("proc", "proc");
+    if (has_covers)
+        cover_proc();
     mount_new("tmpfs", "dev");
     if (has_dev)
         fill_dev();
@@ -172,9 +201,11 @@ static int compare(const void* a, const void* b)
 int main(int argc, char** argv)
 {
     int count = 1, option;
-    while ((option = getopt(argc, argv, "+dqn:")) != -1) {
+    while ((option = getopt(argc, argv, "+cdqn:")) != -1) {
         if (option == 'n')
             count = atoi(optarg);
+        else if (option == 'c')
+            has_covers = 1;
         else if (option == 'd')
             has_dev = 1;
         else if (option == 'q')
@@ -183,7 +214,7 @@ int main(int argc, char** argv)
             return 2;
     }
     if (optind + 1 != argc || count < 1) {
-        fprintf(stderr, "usage: floor [-d] [-q] [-n N] PROGRAM\n");
+        fprintf(stderr, "usage: floor [-c] [-d] [-q] [-n N] PROGRAM\n");
         return 2;
     }
     program[0] = argv[optind];

@@ -42,7 +42,9 @@ class Bench:
         return float(call(self.options.program, mode, str(count), *words))
 
     def floor(self, *words):
-        return float(call(self.tool("floor"), "-d", *words, "-n", "60", self.tool("true")).split("=")[1])
+        # Root's sandboxes cover what of /proc would let it into the kernel: these are mounts like others.
+        covers = ["-c"] if os.geteuid() == 0 else []
+        return float(call(self.tool("floor"), "-d", *covers, *words, "-n", "60", self.tool("true")).split("=")[1])
 
     def row(self, what, ours, theirs, unit, asked):
         pairs = [(ours(), theirs()) for _ in range(self.options.rounds)]
