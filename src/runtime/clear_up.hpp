@@ -18,6 +18,8 @@ struct ClearUp {
     bool at_once = false;  ///< What is in the group is killed as soon as this process is dead.
     /// ...or control groups of that name in each of these, once nothing is in them. See LimitGroups.
     std::vector<int> groups = {};
+    /// The socket that is there now, and not another one that has its name later on.
+    bool this_one = false;
 };
 
 /// Starts the init program in that role, in a session of its own, where nobody inside the sandbox can

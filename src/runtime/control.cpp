@@ -210,8 +210,8 @@ Result<std::unique_ptr<Control>> Control::open(Registry registry, SandboxInfo in
     control->is_bound_ = true;
     control->registry_ = std::move(registry);
     control->info_ = std::move(info);
-    control->janitor_ = TRY(
-        start_clear_up({socket_name(control->key_), control->registry_.folder.get(), -1, false}));
+    control->janitor_ = TRY(start_clear_up(
+        {socket_name(control->key_), control->registry_.folder.get(), -1, false, {}, true}));
     return control;
 }
 

@@ -257,6 +257,12 @@ Result<> fill_clear_up_packet(const ClearUp& what, int supervisor, int packet)
     header.lifeline = what.lifeline;
     header.ruleset = header.helper = -1;
     (is_guard ? header.group_name : header.socket) = block.add_text(what.name.c_str());
+    struct ::stat status {};
+    if (what.this_one &&
+        raw::fstatat(what.folder, what.name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0) {
+        header.socket_inode = status.st_ino;
+        header.socket_made = nanoseconds_of(status.st_mtim);
+    }
     header.size = static_cast<std::uint32_t>(block.bytes().size());
     std::memcpy(block.bytes().data(), &header, sizeof header);
     if (const int rc = write_all(packet, block.bytes().data(), block.bytes().size()); rc < 0)

@@ -3,6 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <sys/stat.h>
+
 namespace nsbox::runtime {
 
 // What init is given: one block of memory in a memfd. Tables hold offsets from the block's
@@ -44,7 +46,9 @@ struct PacketHeader {
     std::int32_t registry;  ///< The folder that holds the sandbox's socket, or -1...
     std::uint32_t socket;   ///< ...and the offset of its name, to be removed when...
                             ///< ...the supervisor is dead.
-    std::int32_t group;     ///< The control group in which there may be one for the command, or -1;
+    std::uint64_t socket_inode;  ///< If that is still this one, made at...
+    std::int64_t socket_made;    ///< ...this time, in nanoseconds; 0: whatever has the name.
+    std::int32_t group;  ///< The control group in which there may be one for the command, or -1;
     std::uint32_t group_name;  ///< the offset of its name. Zero: the command is to be in `group`.
     std::int32_t ruleset;      ///< See Command.
     std::int32_t lifeline;     ///< A pipe whose one end init holds and the guard looks at, or -1.
@@ -72,6 +76,13 @@ struct PacketHeader {
         entrances;  ///< Offset of open lists of control groups' processes, for init to enter.
     std::uint32_t entrance_count;
 };
+
+/// Of a file's time, as init compares it.
+constexpr std::int64_t nanoseconds_of(const timespec& time) noexcept
+{
+    constexpr std::int64_t second = 1000000000;
+    return time.tv_sec * second + time.tv_nsec;
+}
 
 /// The most descriptors that a command is given: SCM_RIGHTS (unix(7)) takes 253 in all.
 inline constexpr std::size_t most_given = 250;

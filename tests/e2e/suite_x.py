@@ -18,7 +18,7 @@ import termios
 import time
 
 import bpf
-from b_util import alive, as_user, at_end, read_until, wait
+from b_util import alive, as_user, at_end, children, read_until, wait
 from casekit import probe, runtime
 from harness import case, descendants
 from ptykit import INTERRUPT, Terminal, state_of
@@ -840,6 +840,29 @@ def cleanup(ctx):
                     it.proc.stdin.close()
                 wait(it.proc)
                 ctx.until(lambda info=info: not alive(info["command-pid"]), 2, f"{what}: its end")
+
+
+@case("X-cleanup", "what clears up after a killed supervisor leaves the socket of the next one with its name")
+def late_cleanup(ctx):
+    folder = runtime(ctx)
+    first = box(ctx)
+    info = first.known()
+    janitors = [pid for pid in children(info["supervisor-pid"]) if pid != info["child-pid"]]
+    ctx.eq(len(janitors), 1, f"the process that clears up: {janitors}")
+    os.kill(janitors[0], signal.SIGSTOP)
+    try:
+        os.kill(info["supervisor-pid"], signal.SIGKILL)
+        os.kill(info["child-pid"], signal.SIGKILL)
+        wait(first.proc)
+        second = box(ctx)
+        second.known()
+    finally:
+        os.kill(janitors[0], signal.SIGCONT)
+    ctx.until(lambda: not alive(janitors[0]), why="its end")
+    control_works(ctx, second)
+    ctx.eq(sockets(folder), ["box.sock"], "the second one's socket")
+    second.end()
+    ctx.eq(sockets(folder), [], "and after its end")
 
 
 @case("X-cleanup", "nsbox ps removes what killed supervisors and inits left, and nothing else")

@@ -395,7 +395,10 @@ int keep_from_command(const PacketHeader* packet)
     struct ::stat status;
     // Somebody may have put something else there.
     if (raw::fstatat(packet->registry, name, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
-        (status.st_mode & S_IFMT) == S_IFSOCK)
+        (status.st_mode & S_IFMT) == S_IFSOCK &&
+        (packet->socket_inode == 0 ||
+         (status.st_ino == packet->socket_inode &&
+          runtime::nanoseconds_of(status.st_mtim) == packet->socket_made)))
         raw::unlinkat(packet->registry, name, 0);
     raw::exit_group(0);
 }
