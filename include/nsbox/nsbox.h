@@ -65,6 +65,11 @@ typedef struct nsbox_command nsbox_command;
 /** `count` words, or those before a NULL, the first of which is found through the sandbox's PATH; none: the document's
  * "command". */
 NSBOX_API nsbox_command* nsbox_command_new(const char* const* words, size_t count);
+/** argv[0], if it is to be another than the first word. */
+NSBOX_API void nsbox_command_set_argv0(nsbox_command* command, const char* argv0);
+/** How long nsbox_spawn waits for the command to be executed, which what runs in the sandbox can hold up; default
+ * 30000. */
+NSBOX_API void nsbox_command_set_patience(nsbox_command* command, int64_t milliseconds);
 /** In the sandbox; default as the document's "cwd". */
 NSBOX_API void nsbox_command_set_directory(nsbox_command* command, const char* directory);
 /** A variable beside those of the document; NULL for its value takes it away. */
@@ -165,6 +170,8 @@ NSBOX_API int nsbox_process_wait(nsbox_process* process, int64_t milliseconds, n
                                  nsbox_error** error);
 /** Readable (poll(2)) when waiting will not block; -1 for NULL, as below. */
 NSBOX_API int nsbox_process_descriptor(const nsbox_process* process);
+/** A pidfd of it (pidfd_open(2)). The command is no child of this process. */
+NSBOX_API int nsbox_process_pidfd(const nsbox_process* process);
 /** As this process's pid namespace numbers it; -1 where it has none there, or has ended. */
 NSBOX_API int nsbox_process_pid(const nsbox_process* process);
 /** The ends of the pipes and the master of the terminal; -1 where there is none. */

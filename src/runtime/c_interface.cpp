@@ -243,6 +243,18 @@ nsbox_command* nsbox_command_new(const char* const* words, size_t count)
     return command;
 }
 
+void nsbox_command_set_argv0(nsbox_command* command, const char* argv0)
+{
+    if (command != nullptr && argv0 != nullptr)
+        command->command.argv0 = argv0;
+}
+
+void nsbox_command_set_patience(nsbox_command* command, int64_t milliseconds)
+{
+    if (command != nullptr)
+        command->command.patience = std::chrono::milliseconds{milliseconds};
+}
+
 void nsbox_command_set_directory(nsbox_command* command, const char* directory)
 {
     if (command != nullptr && directory != nullptr)
@@ -530,6 +542,11 @@ int nsbox_process_wait(nsbox_process* process, int64_t milliseconds, nsbox_statu
 int nsbox_process_descriptor(const nsbox_process* process)
 {
     return process == nullptr ? -1 : process->process.descriptor();
+}
+
+int nsbox_process_pidfd(const nsbox_process* process)
+{
+    return process == nullptr ? -1 : process->process.pidfd();
 }
 
 int nsbox_process_pid(const nsbox_process* process)

@@ -423,7 +423,7 @@ def c_symbols(ctx):
     check(there == promised, "gone", sorted(promised - there), "not promised", sorted(there - promised))
     # The header declares each of them, so that no program can know of another.
     with open(os.path.join(ctx.staged, "include/nsbox/nsbox.h"), encoding="utf-8") as file:
-        declared = set(re.findall(r"\b(nsbox_[a-z_]+)\(", re.sub(r"/\*.*?\*/", "", file.read(), flags=re.S)))
+        declared = set(re.findall(r"\b(nsbox_[a-z0-9_]+)\(", re.sub(r"/\*.*?\*/", "", file.read(), flags=re.S)))
     check(declared == {name.split("@")[0] for name in promised}, sorted(declared ^ promised))
 
 
@@ -439,7 +439,7 @@ def c_program(ctx, identity):
         ctx.call("cc", "-std=c99", "-D_POSIX_C_SOURCE=200809L", "-Wpedantic", *WARNINGS, "-o", program,
                  os.path.join(CONSUMER, "everything.c"), *ctx.pkg_config("--cflags", "--libs"))
     with open(os.path.join(CONSUMER, "everything.c"), encoding="utf-8") as file:
-        used = set(re.findall(r"\b(nsbox_[a-z_]+)\(", file.read()))
+        used = set(re.findall(r"\b(nsbox_[a-z0-9_]+)\(", file.read()))
     with open(os.path.join(SOURCE, "src/nsbox.symbols"), encoding="ascii") as file:
         promised = {line.split("@")[0] for line in file.read().splitlines() if not line.startswith("#")}
     check(promised <= used, "not used", sorted(promised - used))

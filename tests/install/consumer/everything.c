@@ -86,12 +86,14 @@ static void streams(nsbox_sandbox* sandbox)
     CHECK(nsbox_command_set_stream(command, 3, NSBOX_STREAM_PIPE, -1) == -1);
     CHECK(nsbox_command_set_stream(command, 2, 9, -1) == -1);
     nsbox_command_set_variable(command, "SIZE", "large");
+    nsbox_command_set_patience(command, 20000);
     process = nsbox_spawn(sandbox, command, NULL);
     CHECK(process != NULL);
     memset(&status, 0, sizeof status);
     status.size = sizeof status;
     CHECK(nsbox_process_wait(process, 0, &status, NULL) == 0);
     CHECK(nsbox_process_pid(process) > 0);
+    CHECK(fcntl(nsbox_process_pidfd(process), F_GETFD) == FD_CLOEXEC);
     CHECK(write(nsbox_process_input(process), "typed\n", 6) == 6);
     nsbox_process_close_input(process);
     CHECK(nsbox_process_input(process) == -1 && nsbox_process_error(process) == -1);
@@ -149,7 +151,8 @@ static void files(nsbox_sandbox* sandbox)
     nsbox_error* error = NULL;
     nsbox_text* text;
     int ends[2];
-    nsbox_command* const command = shell("cat a/file; cat <&5; pwd");
+    nsbox_command* const command =
+        shell("cat a/file; cat <&5; pwd; cat /proc/$$/cmdline | head -c 5");
     nsbox_outcome* outcome;
     CHECK(nsbox_write_file(sandbox, "a/file", "content\n", 8, 0644, NULL) == 0);
     CHECK(nsbox_write_file(sandbox, "../file", "", 0, 0644, &error) == -1);
@@ -163,9 +166,10 @@ static void files(nsbox_sandbox* sandbox)
     CHECK(write(ends[1], "lent\n", 5) == 5);
     close(ends[1]);
     nsbox_command_add_descriptor(command, ends[0], 5);
+    nsbox_command_set_argv0(command, "other");
     outcome = nsbox_run_in(sandbox, command, NULL, NULL);
     close(ends[0]);
-    CHECK(strcmp(nsbox_outcome_output(outcome, NULL), "content\nlent\n/home/sandbox\n") == 0);
+    CHECK(strcmp(nsbox_outcome_output(outcome, NULL), "content\nlent\n/home/sandbox\nother") == 0);
     nsbox_command_set_directory(command, "/nowhere");
     CHECK(nsbox_run_in(sandbox, command, NULL, &error) == NULL);
     CHECK(nsbox_error_code(error) == ENOENT);
