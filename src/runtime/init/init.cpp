@@ -99,11 +99,15 @@ void run_command(void* argument)
     fail(Tell::exec_failed, runtime::execute(start.command, first));
 }
 
-void tell(int channel, Tell kind, int value, unsigned site = 0)
+/// Whether it was sent.
+bool tell(int channel, Tell kind, int value, unsigned site = 0)
 {
     const Message message{kind, value, -5, site};
-    while (raw::write(channel, &message, sizeof message) == -EINTR) {
-    }
+    long rc = 0;
+    do
+        rc = raw::write(channel, &message, sizeof message);
+    while (rc == -EINTR);
+    return rc == sizeof message;
 }
 
 /// Closes what neither init nor the supervisor needs: the command has its copies by now.
@@ -616,7 +620,9 @@ void load_early(const Command& command)
     const runtime::init::Service service{channel, packet->supervisor, packet->helper, ended,
                                          has(runtime::packet_filter_early)};
     raw::call(SYS_munmap, packet, packet->size);
-    tell(channel, Tell::started, 0);
+    // Who does not hear of it waits for this process's end.
+    if (!tell(channel, Tell::started, 0))
+        raw::exit_group(1);
     runtime::init::serve(service);
 }
 

@@ -112,7 +112,8 @@ void run_command(void* argument)
     if (const int rc = place_descriptors(start); rc < 0)
         fail(Tell::late_failed, rc);
     // Each has a session of its own, so that no one's signals to its group reach another.
-    raw::setsid();
+    if (const int rc = raw::setsid(); rc < 0)
+        fail(Tell::late_failed, rc);
     if (const int rc = enter_directory(start); rc < 0)
         fail(Tell::step_failed, rc);
     if (const int rc = prepare_command(start.command); rc < 0)
@@ -232,6 +233,9 @@ void reap(const Service& service) noexcept
         int status = 0;
         rusage usage{};
         const int pid = raw::wait4(-1, &status, WNOHANG, &usage);
+        // The signal has been read: nothing would bring us back here.
+        if (pid == -EINTR)
+            continue;
         if (pid <= 0)
             return;
         for (std::size_t i = 0; i < wards.count; ++i)
