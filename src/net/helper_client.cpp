@@ -295,7 +295,7 @@ Result<> HelperClient::execute(Fd theirs)
     pid_t pid = -1;
     if (const int rc = Spawn{}.run(path, theirs.get(), pid); rc != 0)
         return fail(cannot_start, rc, path);
-    process_ = Fd{raw::pidfd_open(pid)};
+    process_ = sys::hold_child(pid);
     if (!process_)
         return fail(cannot_start, -process_.error(), "pidfd_open");
     return {};

@@ -1,6 +1,7 @@
 #include "runtime/clear_up.hpp"
 
 #include "runtime/init_image.hpp"
+#include "sys/process.hpp"
 #include "sys/raw.hpp"
 
 #include <cerrno>
@@ -52,7 +53,10 @@ public:
             ::posix_spawn(&pid, path.c_str(), &actions_, &attributes_, argv, environment);
         if (rc != 0)
             return fail("Can't start the process that clears up", rc);
-        return Fd{raw::pidfd_open(pid)};
+        Fd process = sys::hold_child(pid);
+        if (process)
+            return process;
+        return fail("pidfd_open", -process.error(), "the process that clears up");
     }
 
 private:

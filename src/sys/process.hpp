@@ -19,6 +19,19 @@ inline bool reap_if_dead(const Fd& pidfd) noexcept
            info.si_pid != 0;
 }
 
+/// A pidfd of a child that this process has just started; where there is none to be had the child is ended,
+/// since nobody could do that later on.
+inline Fd hold_child(pid_t pid) noexcept
+{
+    Fd process{raw::pidfd_open(pid)};
+    if (process)
+        return process;
+    ::kill(pid, SIGKILL);
+    while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
+    }
+    return process;
+}
+
 /// Kills the child, if there is one, and reaps it.
 inline void end_process(Fd& pidfd) noexcept
 {
