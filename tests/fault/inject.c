@@ -19,6 +19,7 @@
 // releases the descriptor, whatever it returns, and brk() answers with the old break.
 
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -81,6 +82,7 @@ static ino_t probe_inode;
 static pid_t monitor;
 static char command_path[path_size];
 static volatile sig_atomic_t alarmed;
+static char last_descriptors[512], last_children[512];  // Of the first process, at its end.
 
 static void die(const char* what)
 {
@@ -137,12 +139,14 @@ static void resume(struct process* p, int signal_number)
 static void set_number(pid_t pid, long number)
 {
 #if defined(__x86_64__)
-    if (ptrace(PTRACE_POKEUSER, pid, offsetof(struct user_regs_struct, orig_rax), number) < 0)
+    // ESRCH, here and below: it was killed in between.
+    if (ptrace(PTRACE_POKEUSER, pid, offsetof(struct user_regs_struct, orig_rax), number) < 0 &&
+        errno != ESRCH)
         die("ptrace set number");
 #elif defined(__aarch64__)
     int value = (int)number;
     struct iovec iov = {&value, sizeof value};
-    if (ptrace(PTRACE_SETREGSET, pid, NT_ARM_SYSTEM_CALL, &iov) < 0)
+    if (ptrace(PTRACE_SETREGSET, pid, NT_ARM_SYSTEM_CALL, &iov) < 0 && errno != ESRCH)
         die("ptrace set number");
 #else
 #error "teach set_number() this architecture"
@@ -156,16 +160,19 @@ static void set_register(pid_t pid, enum register_name which, long value)
 #if defined(__x86_64__)
     const size_t offset = which == result ? offsetof(struct user_regs_struct, rax)
                                           : offsetof(struct user_regs_struct, rdi);
-    if (ptrace(PTRACE_POKEUSER, pid, offset, value) < 0)
+    if (ptrace(PTRACE_POKEUSER, pid, offset, value) < 0 && errno != ESRCH)
         die("ptrace set register");
 #elif defined(__aarch64__)
     (void)which;  // x0 is both.
     struct user_regs_struct regs;
     struct iovec iov = {&regs, sizeof regs};
-    if (ptrace(PTRACE_GETREGSET, pid, NT_PRSTATUS, &iov) < 0)
+    if (ptrace(PTRACE_GETREGSET, pid, NT_PRSTATUS, &iov) < 0) {
+        if (errno == ESRCH)
+            return;
         die("ptrace get registers");
+    }
     regs.regs[0] = (unsigned long)value;
-    if (ptrace(PTRACE_SETREGSET, pid, NT_PRSTATUS, &iov) < 0)
+    if (ptrace(PTRACE_SETREGSET, pid, NT_PRSTATUS, &iov) < 0 && errno != ESRCH)
         die("ptrace set registers");
 #endif
 }
@@ -272,6 +279,52 @@ static void at_fork(struct process* parent)
         resume(child, 0);
 }
 
+// One that was killed in the middle of a fork cannot name its child any more.
+static void release_orphans(void)
+{
+    for (int i = 0; i < process_count; ++i) {
+        struct process* p = &processes[i];
+        if (!p->alive || !p->started || p->path[0])
+            continue;
+        strcpy(p->path, "orphan");
+        p->in_launch = 1;
+        resume(p, 0);
+    }
+}
+
+// The names in a folder of /proc, divided by blanks.
+static void list_names(const char* folder, char* text, size_t size)
+{
+    size_t used = 0;
+    DIR* directory = opendir(folder);
+    if (!directory) {
+        snprintf(text, size, "%s", strerror(errno));
+        return;
+    }
+    for (struct dirent* entry; (entry = readdir(directory));)
+        if (entry->d_name[0] != '.' && used < size)
+            used +=
+                (size_t)snprintf(text + used, size - used, "%s%s", used ? " " : "", entry->d_name);
+    closedir(directory);
+}
+
+// What it has kept, while it still has it.
+static void at_end(const struct process* p)
+{
+    char name[64];
+    snprintf(name, sizeof name, "/proc/%d/fd", (int)p->pid);
+    list_names(name, last_descriptors, sizeof last_descriptors);
+    snprintf(name, sizeof name, "/proc/%d/task/%d/children", (int)p->pid, (int)p->pid);
+    FILE* f = fopen(name, "re");
+    if (!f) {
+        snprintf(last_children, sizeof last_children, "%s", strerror(errno));
+        return;
+    }
+    if (!fgets(last_children, sizeof last_children, f))
+        last_children[0] = '\0';
+    fclose(f);
+}
+
 static void at_stop(struct process* p, int status)
 {
     const int signal_number = WSTOPSIG(status);
@@ -298,6 +351,11 @@ static void at_stop(struct process* p, int status)
         return;
     case PTRACE_EVENT_EXEC:
         at_exec(p);
+        resume(p, 0);
+        return;
+    case PTRACE_EVENT_EXIT:
+        if (p->pid == monitor)
+            at_end(p);
         resume(p, 0);
         return;
     default:
@@ -357,7 +415,8 @@ static void start_command(char** argv, const struct descriptor* table, int count
     }
     close(gate[0]);
     const long options = PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK |
-                         PTRACE_O_TRACECLONE | PTRACE_O_TRACEEXEC | PTRACE_O_EXITKILL;
+                         PTRACE_O_TRACECLONE | PTRACE_O_TRACEEXEC | PTRACE_O_TRACEEXIT |
+                         PTRACE_O_EXITKILL;
     if (ptrace(PTRACE_SEIZE, monitor, NULL, (void*)options) < 0)
         die("ptrace seize");
     struct process* p = add(monitor);
@@ -457,6 +516,8 @@ static int follow(FILE* report, int64_t timeout, int64_t grace)
         if (WIFEXITED(status) || WIFSIGNALED(status)) {
             if (p)
                 p->alive = 0;
+            if (WIFSIGNALED(status))
+                release_orphans();
             if (pid == monitor && monitor_status < 0) {
                 monitor_status = status;
                 if (!ended_by_us)
@@ -538,6 +599,7 @@ int main(int argc, char** argv)
         fprintf(report, "rc=%d\n", WEXITSTATUS(status));
     if (status >= 0 && WIFSIGNALED(status))
         fprintf(report, "signal=%d\n", WTERMSIG(status));
+    fprintf(report, "descriptors=%s\nchildren=%s\n", last_descriptors, last_children);
     fprintf(report, "done=1\n");
     if (fclose(report) != 0)
         die(report_name);

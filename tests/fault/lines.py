@@ -16,9 +16,11 @@ class Line:
     """A command line: what to ask the probe, and what it has to answer when nothing fails."""
 
     def __init__(self, name, args, asks=(), expect=None, fds=None, outs=None, only=None,
-                 own="", volatile=(), note=None):
+                 own="", volatile=(), note=None, library=False):
         self.name, self.args, self.asks, self.expect = name, args, list(asks), expect or {}
         self.fds, self.outs, self.only = fds or {}, outs or {}, only
+        # Run by library_starts.cpp, which has to leave nothing behind in its own process either.
+        self.library = library
         self.note = note  # A part of the line on standard error that is no failure.
         self.own = own.split()
         self.volatile = set(volatile) | {"ns.mnt"}
@@ -151,6 +153,20 @@ def command_lines(place, root):
         Line("limits", ["--unshare-pid", "--die-with-parent", "--memory", "64M", "--pids", "20", "--nice", "3", *base],
              sealed_asks, own="mnt pid", only="root",
              expect={**sealed, **user_caps, **inside_init, "pdeathsig": "9", "groups": str(place.hierarchies)}),
+    ]
+    word = {"read /tmp/file": "the word", "list /tmp": "file ", "cwd": "/tmp"}
+    # Init has what its commands are to have, and no more.
+    served = {**sealed, **word, **({} if root else inside_init), "init.NoNewPrivs:": "1", "session leader": "yes", "lo": "up"}
+    lines += [
+        Line("library", ["--chdir", "/tmp"], [*sealed_asks, "read:/tmp/file"], own=ALL_OWN, library=True,
+             expect={**served, **user_caps, "pids": "2 1"}),
+        Line("library-memory", ["--memory", "--chdir", "/tmp"], [*sealed_asks, "read:/tmp/file"],
+             own="ipc mnt net pid user uts", library=True, only="root", expect={**served, "groups": "1"}),
+        Line("library-everyday", ["--everyday", "--chdir", "/tmp"], ["write:/usr/new", "read:/tmp/file"], own=ALL_OWN,
+             library=True, expect={**word, **bounded, **inside_init, "self.NoNewPrivs:": "1", "write /usr/new": "EROFS",
+                                   "self.Seccomp:": "2", "init.Seccomp:": "2", "session leader": "yes"}),
+        Line("library-reset", ["--reset", "--chdir", "/tmp"], [*sealed_asks, "read:/tmp/file"], own=ALL_OWN,
+             library=True, expect={**served, **user_caps, "pids": "2 1"}),
     ]
     who = "root" if root else "user"
     return [line for line in lines if line.only in (None, who)

@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 """Fault injection on every system call of the launch path.
 
-    tests/fault/run.py --nsbox build/nsbox [--as root|user|both] [--full] [--only REGEX] [--list]
+    tests/fault/run.py --nsbox build/nsbox [--library build/tests/fault/library-starts]
+        [--as root|user|both] [--full] [--only REGEX] [--list]
 
 For each of some command lines, a first run under a tracer (inject.c) shows which system calls
 every process of nsbox makes until the command has ended. Then each of those calls is made to fail
@@ -16,6 +17,10 @@ in a run of its own: fitting errors take turns and of a loop over one call only 
 and in both cases end in time and leave no process, no mount in the caller's mount namespace
 (which is set up to receive whatever is not kept from it) and no new file in the caller's
 directory or in /tmp.
+
+Some lines are not those of nsbox but of an application of the library (library_starts.cpp), which makes a
+sandbox for many commands and uses it. It answers as nsbox does, and tries again what has failed, which has
+to work then. At its end it may have no descriptor and no child left that the library gave it.
 
 Calls of libc before main() are held to the second half only: libc answers those failures.
 Calls that cannot fail are left out (NEVER_FAILS). Processes are named by their place in the tree:
@@ -58,6 +63,16 @@ def build(folder):
         subprocess.run(["cc", "-O1", *flags, "-o", os.path.join(folder, name),
                         os.path.join(HERE, name + ".c")], check=True)
     return os.path.join(folder, "inject"), os.path.join(folder, "probe")
+
+
+def find_library_starts(options):
+    beside = os.path.dirname(os.path.abspath(options.nsbox))
+    places = [options.library] if options.library else [f"{beside}/library-starts",
+                                                        f"{beside}/tests/fault/library-starts"]
+    found = [place for place in places if os.access(place, os.X_OK)]
+    if not found:
+        sys.exit(f"tests/fault/run.py: there is no {' and no '.join(places)}")
+    return os.path.abspath(found[0])
 
 
 MS_REC, MS_PRIVATE, MS_SHARED, MS_NOSUID, MS_NODEV = 0x4000, 1 << 18, 1 << 20, 2, 4
@@ -162,6 +177,9 @@ def work(options, who, index, numbers, pipe):
             for what, wrong in worker.check_judge():
                 say(kind="result", text=f"{who}: a program that {what} is judged so",
                     problems=wrong, again=[])
+        if line.library and index == 0 and not options.only:
+            for what, wrong in worker.check_failures(line, points):
+                say(kind="result", text=f"{who}: {line.name}: fails without {what}", problems=wrong, again=[])
         for point in points:
             for error in chosen_errors(point, options, salt):
                 text = f"{who}: {describe(point, error)}"
@@ -181,8 +199,8 @@ def work(options, who, index, numbers, pipe):
                     if problems else []
                 say(kind="result", text=text, problems=problems, again=again,
                     outcome=f"status {run.rc}: {run.err.strip()}" if options.verbose else "")
-        if line.name == "limits" and points and not options.list:
-            say(kind="result", text=f"{who}: limits: worker {index} leaves no control group", problems=groups_left(),
+        if line.name in ("limits", "library-memory") and points and not options.list:
+            say(kind="result", text=f"{who}: {line.name}: worker {index} leaves no control group", problems=groups_left(),
                 again=[])
     shutil.rmtree(marker, ignore_errors=True)
     if end_holder:
@@ -284,6 +302,7 @@ def run_identity(options, who, numbers, tally):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--nsbox", required=True)
+    parser.add_argument("--library", help="the program library-starts; default: beside nsbox, or in its build directory")
     parser.add_argument("--as", dest="who", choices=["root", "user", "both"], default="both")
     parser.add_argument("--full", action="store_true", help="every fitting error of every call")
     parser.add_argument("--line", action="append", help="only this command line (repeatable)")
@@ -300,6 +319,7 @@ def main():
     os.mkdir(options.tools)
     begin = time.monotonic()
     try:
+        options.library = find_library_starts(options)
         options.inject, options.probe = build(options.tools)
         numbers = call_numbers(options.folder)
         options.bwrap = os.path.join(options.folder, "bwrap")

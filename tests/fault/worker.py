@@ -11,6 +11,10 @@ import subprocess
 from calls import LIBC_ABORTS, NEVER_FAILS
 from lines import ALL_OWN, ENVIRONMENT, Line, command_lines, slurp
 
+# What library_starts.cpp calls when it begins to use the library.
+BEGIN = "sched_rr_get_interval"
+# The process that clears up groups stays until they are gone, and where it cannot be ended.
+MAY_LEAVE_A_CHILD = {("library-memory", "unlinkat"), ("library-memory", "pidfd_send_signal")}
 TIMEOUT_MS, GRACE_MS = 10000, 3000
 
 Run = collections.namedtuple("Run", "report out err files rc")
@@ -82,6 +86,8 @@ class Worker:
     def command(self, line):
         if line.name == "judge":
             return line.args
+        if line.library:
+            return [self.options.library, *line.args, "--", self.options.probe, *line.asks]
         probe = "/tools/probe" if line.name == "files" else self.options.probe
         return [self.options.bwrap, *line.args, "--", probe, *line.asks]
 
@@ -183,6 +189,11 @@ class Worker:
             wanted.update({"init /proc/1/mem": "ok", "init /proc/1/environ": "ok"})
             out = self.place.out
             wanted["init fd /proc/1/fd"] = f"0=/dev/null 1={out}/stdout 2={out}/stderr socket "
+            if line.library:
+                # It has had a life before its first command, and the numbers vary.
+                kinds = {"0=/dev/null", "1=/dev/null", "2=/dev/null", "anon_inode:[signalfd]", "socket"}
+                wanted["init fd /proc/1/fd"] = " ".join(word for word in facts.get("init fd /proc/1/fd", "").split(" ")
+                                                        if word in kinds | {""})
         for key in sorted(set(wanted) | set(facts)):
             if key == "mounts":
                 text += mount_differences(wanted[key], facts[key])
@@ -235,13 +246,15 @@ class Worker:
              "exit status 2"),
             ("dies of a signal", "kill -9 $$", "signal 9"),
             ("pretends success", "exit 0", "did not run to its end"),
+            ("keeps a descriptor", f"exec 5< /dev/null; {says}", "descriptors are left"),
+            ("leaves a child", "sleep 0 & echo 'bwrap: it did not work' >&2; exec false", "children are left"),
             ("starts the command unconfined", f"exec {self.options.probe}", "half confined"),
         ]
         if self.root and self.private:
             plays.append(("leaves a mount", f"mount -t tmpfs stray {place.writable}; {says}",
                           f"mount {place.writable}"))
         first = command_lines(place, self.root)[0]
-        line = Line("judge", [], own=" ".join(first.own))
+        line = Line("judge", [], own=" ".join(first.own), library=True)
         self.baseline["judge"] = self.baseline[first.name]
         point = Point("judge", "0", "", 0, 0, "", False)
         self.timeout, self.grace = 700, 300
@@ -280,18 +293,22 @@ class Worker:
         for key in ("hung", "outlived"):
             if key in run.report:
                 problems.append(f"{key}: {run.report.get('left')}")
+        problems += kept(line, run.report)
         return self.points(line, slurp(trace)), problems
 
     def points(self, line, trace):
         rows = [row.split(" ", 3) for row in trace.splitlines()]
         early = self.before_main([int(row[2]) for row in rows if row[0] == "0"])
+        begin = {"0": next((i for i, row in enumerate(rows) if self.names.get(int(row[2])) == BEGIN), -1)} \
+            if line.library else {}
         counts, seen = collections.Counter(), collections.Counter()
         points = collections.defaultdict(list)
-        for process, _, number, detail in rows:
+        for i, (process, _, number, detail) in enumerate(rows):
             name = self.names.get(int(number), f"syscall_{number}")
             counts[process, number] += 1
             seen[process] += 1
-            if name not in NEVER_FAILS and (line.name, process, name) not in LIBC_ABORTS:
+            if i > begin.get(process, -1) and name not in NEVER_FAILS and \
+                    (line.name, process, name) not in LIBC_ABORTS:
                 points[process].append(Point(line.name, process, name, int(number),
                                              counts[process, number], detail,
                                              process == "0" and seen[process] <= early))
@@ -310,6 +327,16 @@ class Worker:
             end += 1
         return end
 
+    def check_failures(self, line, points):
+        """What a library cannot do without must fail. Yields (what is refused, problems)."""
+        for calls, error in ((("clone3", "clone"), "EAGAIN"), (("sendmsg",), "ENOBUFS")):
+            # The last: the first call of clone3 only asks whether there is one.
+            point = next((p for p in reversed(points) if p.process == "0" and p.call in calls), None)
+            problems, run = self.inject(line, point, error) if point else (["it is not called"], None)
+            if run and not problems and run.rc != 1:
+                problems = [f"status {run.rc}"]
+            yield f"{calls[0]} in the application", ["not reached"] if problems is None else problems
+
     # -- judging --
 
     def inject(self, line, point, error):
@@ -322,6 +349,8 @@ class Worker:
                 problems = self.judge(line, point, run)
                 if (point.call, error) == ("openat2", "EAGAIN") and run.rc != 0:
                     problems.append("gives up where a second try would have worked")
+                if may_leave_a_child(point, error):
+                    problems = [text for text in problems if not text.startswith("children are left")]
                 return problems, run
             problems = self.judge(line, point, run)
             if problems:
@@ -334,7 +363,7 @@ class Worker:
             problems.append(f"hangs: {report.get('left')}")
         if "outlived" in report:
             problems.append(f"processes left behind: {report.get('left')}")
-        problems += self.disturbed()
+        problems += self.disturbed() + kept(line, report)
         started = report["exec"] == "1"
         facts = self.facts(line, run.out)
         finished = "end" in facts
@@ -369,6 +398,22 @@ class Worker:
                 run.report["fired_after_exec"] == "0":
             problems.append("the command was started although its set-up failed")
         return problems
+
+
+def may_leave_a_child(point, error):
+    # To be fixed: what fails on its way into a namespace that is there already may do so before the application
+    # has heard of it, and is nobody's to reap then.
+    return (point.call, error) == ("waitid", "ECHILD") or point.line == "library-reset" or \
+        (point.process == "0" and (point.line, point.call) in MAY_LEAVE_A_CHILD)
+
+
+def kept(line, report):
+    """What an application still has of the library when it has closed everything."""
+    if not line.library or "hung" in report or "signal" in report:
+        return []
+    wanted = {"descriptors": "0 1 2", "children": ""}
+    return [f"{key} are left: {report.get(key)!r}" for key, value in wanted.items()
+            if set(report.get(key, "?").split()) != set(value.split())]
 
 
 def remove(path):
