@@ -78,8 +78,7 @@ std::string why_no_openat2()
     return fd ? std::string{} : std::string{"openat2: "} + std::strerror(-fd.error());
 }
 
-/// Enough for a heap of 1 GiB.
-std::string why_no_memory()
+long free_kibibytes()
 {
     std::ifstream file{"/proc/meminfo"};
     std::string name;
@@ -88,11 +87,52 @@ std::string why_no_memory()
     while (file >> name >> kibibytes) {
         std::getline(file, unit);
         if (name == "MemAvailable:")
-            return kibibytes > 3 * 1024 * 1024
-                       ? std::string{}
-                       : "only " + std::to_string(kibibytes) + " KiB of memory are free";
+            return kibibytes;
     }
-    return "/proc/meminfo does not say how much memory is free";
+    return 0;
+}
+
+constexpr long gibibyte = 1024L * 1024;
+
+std::string why_no_memory(long kibibytes)
+{
+    const long left = free_kibibytes();
+    return left > kibibytes ? std::string{}
+                            : "only " + std::to_string(left) + " KiB of memory are free";
+}
+
+/// What the control groups that this process is in leave of their limits is not in /proc/meminfo.
+std::string why_not_in_groups(long kibibytes)
+{
+    std::ifstream rows{"/proc/self/cgroup"};
+    for (std::string row; std::getline(rows, row);) {
+        const bool is_new = row.compare(0, 3, "0::") == 0;
+        const std::size_t old = row.find(":memory:");
+        if (!is_new && old == std::string::npos)
+            continue;
+        const std::string top = is_new ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory";
+        std::string path = row.substr(is_new ? 3 : old + 8);
+        for (bool is_last = false; !is_last; path.erase(path.rfind('/'))) {
+            is_last = path.find('/', 1) == std::string::npos;
+            std::ifstream limit{top + path + (is_new ? "/memory.max" : "/memory.limit_in_bytes")};
+            std::ifstream usage{top + path +
+                                (is_new ? "/memory.current" : "/memory.usage_in_bytes")};
+            unsigned long long most = 0;
+            unsigned long long used = 0;
+            if (limit >> most && usage >> used &&
+                most < used + static_cast<unsigned long long>(kibibytes) * 1024)
+                return "the control group " + path + " has a limit of memory of " +
+                       std::to_string(most >> 20) + " MiB";
+        }
+    }
+    return {};
+}
+
+std::string why_not_large()
+{
+    constexpr long wanted = 12 * gibibyte;
+    const std::string reason = why_no_memory(wanted);
+    return reason.empty() ? why_not_in_groups(wanted) : reason;
 }
 
 bool is_required(const std::string& name)
@@ -114,8 +154,10 @@ std::string look(const std::string& name)
         return why_no_ipv6();
     if (name == "openat2")
         return why_no_openat2();
-    if (name == "memory")
-        return why_no_memory();
+    if (name == "memory")  // For a heap of 1 GiB.
+        return why_no_memory(3 * gibibyte);
+    if (name == "10 GiB")
+        return why_not_large();
     if (name == "own system calls")
         return NSBOX_ADDRESS_SANITIZER == 0
                    ? std::string{}
