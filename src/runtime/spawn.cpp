@@ -10,6 +10,7 @@
 #include <cstring>
 #include <poll.h>
 #include <sys/socket.h>
+#include <thread>
 #include <unistd.h>
 
 namespace nsbox {
@@ -233,6 +234,40 @@ Result<Ends> make_report()
     return Ends{Fd{ends[0]}, Fd{ends[1]}};
 }
 
+/// What init has made of a request.
+struct Started {
+    Fd report;
+    Fd pidfd;
+};
+
+Result<Started> try_start(int channel, const Fd& packet, const Plan& plan, const Gifts& gifts,
+                          std::chrono::milliseconds patience)
+{
+    Ends ends = TRY(make_report());
+    // Room for its pidfd: afterwards it would be too late to fail.
+    Fd spare{raw::fcntl(ends.ours.get(), F_DUPFD_CLOEXEC, 0)};
+    if (!spare)
+        return fail(cannot, -spare.error());
+    TRY(send_request(channel, packet.get(), ends.theirs.get(), gifts));
+    ends.theirs.reset();
+    Fd pidfd = TRY(hear_start(ends.ours, plan, patience, std::move(spare)));
+    return Started{std::move(ends.ours), std::move(pidfd)};
+}
+
+// A program that was written just now is busy (ETXTBSY, execve(2)) as long as a child that another thread has
+// made meanwhile has a copy of the descriptor: until that executes its init, milliseconds later.
+Result<Started> start_even_if_busy(int channel, const Fd& packet, const Plan& plan,
+                                   const Gifts& gifts, std::chrono::milliseconds patience)
+{
+    constexpr std::chrono::milliseconds longest{256};
+    for (std::chrono::milliseconds pause{1};; pause *= 2) {
+        Result<Started> started = try_start(channel, packet, plan, gifts, patience);
+        if (started || started.error().err != ETXTBSY || pause > longest)
+            return started;
+        std::this_thread::sleep_for(pause);
+    }
+}
+
 }  // namespace
 
 Result<Process> Sandbox::spawn(const Command& command) const
@@ -254,17 +289,12 @@ Result<Process> Sandbox::spawn(const Command& command) const
     TRY(add_descriptors(command, gifts));
     Plan plan;
     const Fd packet = TRY(make_command_packet(*serving, command, plan));
-    Ends ends = TRY(make_report());
     process->memory = serving->memory;
     process->kills_before = serving->memory ? serving->memory->kills() : 0;
-    // Room for its pidfd: afterwards it would be too late to fail.
-    Fd spare{raw::fcntl(ends.ours.get(), F_DUPFD_CLOEXEC, 0)};
-    if (!spare)
-        return fail(cannot, -spare.error());
-    TRY(send_request(state_->running.channel.get(), packet.get(), ends.theirs.get(), gifts));
-    ends.theirs.reset();
-    process->pidfd = TRY(hear_start(ends.ours, plan, command.patience, std::move(spare)));
-    process->report = std::move(ends.ours);
+    Started started = TRY(
+        start_even_if_busy(state_->running.channel.get(), packet, plan, gifts, command.patience));
+    process->report = std::move(started.report);
+    process->pidfd = std::move(started.pidfd);
     return Process{std::move(process)};
 }
 

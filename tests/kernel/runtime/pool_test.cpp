@@ -158,3 +158,29 @@ TEST_CASE("pool: a description that does not work is an error at once")
     CHECK(Pool::create(workshop(), {0, true}).error().message().find("room for none") !=
           std::string::npos);
 }
+
+// What the thread makes has copies of every descriptor for a moment, and a file that is open for writing is not
+// executed (ETXTBSY in execve(2)).
+TEST_CASE(
+    "pool: a program can be executed as soon as it is written, whatever the thread makes meanwhile")
+{
+    NEEDS("userns");
+    Pool pool = pool_of(2, true);
+    // Writing takes about as long as making a sandbox.
+    const std::string program = "#!/bin/sh\necho runs\nexit\n" + std::string(4 << 20, '#');
+    std::string wrong;
+    for (int i = 0; i < 100; ++i) {
+        Result<Sandbox> sandbox = pool.take();
+        REQUIRE(sandbox);
+        for (int n = 0; n < 3; ++n) {
+            REQUIRE(sandbox->write_file("program", program, 0755));
+            Command command;
+            command.words = {"./program"};
+            const Result<Outcome> outcome = run(*sandbox, command);
+            if (!outcome || outcome->output != "runs\n")
+                wrong += (outcome ? outcome->output : outcome.error().message()) + "\n";
+        }
+    }
+    INFO(wrong);
+    CHECK(wrong.empty());
+}
