@@ -12,6 +12,7 @@
 #include <iterator>
 #include <memory>
 #include <sstream>
+#include <utility>
 
 #include <spawn.h>
 #include <sys/mman.h>
@@ -97,18 +98,22 @@ int scan(const std::vector<std::string>& words)
 {
     const std::string word = unveil(words.at(1));
     std::string processes;
+    // Said at the end: among the files that are searched is the pipe that it goes to.
+    std::vector<std::pair<std::string, std::string>> found;
     for (const auto& entry : fs::directory_iterator{"/proc"}) {
         const std::string name = entry.path().filename();
         if (name.find_first_not_of("0123456789") != std::string::npos ||
             name == std::to_string(::getpid()))
             continue;
         add(processes, name);
-        print("word in " + name, places_of(entry.path(), word));
+        found.emplace_back("word in " + name, places_of(entry.path(), word));
     }
-    print("processes", processes);
     // The scan finds what there is to find, under these very circumstances.
     auto here = std::make_unique<std::string>(word);
-    print("word in self", places_of("/proc/self", *here));
+    found.emplace_back("word in self", places_of("/proc/self", *here));
+    print("processes", processes);
+    for (const auto& [name, places] : found)
+        print(name, places);
     return 0;
 }
 
