@@ -432,9 +432,10 @@ void HelperClient::reap()
 
 std::vector<int> HelperClient::descriptors() const
 {
-    std::vector<int> fds{channel_.get(), process_.get()};
-    if (resolv_conf_.descriptor() >= 0)
-        fds.push_back(resolv_conf_.descriptor());
+    std::vector<int> fds;
+    for (const int fd : {channel_.get(), process_.get(), resolv_conf_.descriptor()})
+        if (fd >= 0)
+            fds.push_back(fd);
     const std::lock_guard lock{mutex_};
     for (const Door& door : doors_) {
         if (door.socket)

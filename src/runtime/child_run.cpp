@@ -285,11 +285,16 @@ namespace {
     const long rc = clone_child(request, function, const_cast<ChildProgram*>(&program));
     if (rc < 0)
         give_up(program.channel, Tell::step_failed, static_cast<int>(rc), cloning);
-    const long sent = tell_with_descriptor(program.channel, Message{Tell::moved, hop, 0, 0}, pidfd);
+    // As the supervisor numbers it too, unless this process has gone into another pid namespace.
+    const int number = program.join_pid < 0 ? static_cast<int>(rc) : 0;
+    const long sent =
+        tell_with_descriptor(program.channel, Message{Tell::moved, hop, number, 0}, pidfd);
     if (sent < 0) {
         // The supervisor does not know of it, so nobody else would end it.
         raw::pidfd_send_signal(pidfd, SIGKILL);
-        give_up(program.channel, Tell::step_failed, static_cast<int>(sent), cloning);
+        tell(program.channel, Message{Tell::step_failed, static_cast<int>(-sent), cloning,
+                                      static_cast<std::uint32_t>(number)});
+        raw::exit_group(1);
     }
     raw::exit_group(0);
 }

@@ -49,11 +49,13 @@ enum class Tell : std::uint32_t {
     exited,         ///< The command ended; value: its wait status; step: 1 if it was the last.
                     ///< A CommandUsage follows.
     moved,          ///< The set-up goes on in another process, the value-th; its pidfd comes along.
-    command,        ///< The command's pidfd comes along.
-    network,        ///< The sandbox's network namespace comes along.
-    replaced,       ///< The step made something else, as it was allowed to; step: its number.
-    maps,           ///< The id maps are to be written now.
-    terminal,       ///< The master of the sandbox's terminal comes along.
+    ///< step: its number, or 0. Where that cannot be told: step_failed, `cloning`, with the
+    ///< number as its site.
+    command,          ///< The command's pidfd comes along.
+    network,          ///< The sandbox's network namespace comes along.
+    replaced,         ///< The step made something else, as it was allowed to; step: its number.
+    maps,             ///< The id maps are to be written now.
+    terminal,         ///< The master of the sandbox's terminal comes along.
     landlock_failed,  ///< Landlock could not be put in force; value: errno.
     groups_failed,    ///< Init could not enter the sandbox's control groups; value: errno.
     listener,         ///< The listener of the command's filter comes along.

@@ -243,7 +243,9 @@ public:
 
     void give_up()
     {
+        hear_of_moves();
         child_.end();
+        end_unheld();
         clear_up();
         if (limits_)
             limits_->remove();
@@ -621,8 +623,12 @@ private:
     bool is_our_child(int pidfd) const
     {
         siginfo_t info{};
-        return pidfd >= 0 && ::waitid(P_PIDFD, static_cast<id_t>(pidfd), &info,
-                                      WEXITED | WNOHANG | WNOWAIT | __WALL) == 0;
+        int rc = -1;
+        do
+            rc = ::waitid(P_PIDFD, static_cast<id_t>(pidfd), &info,
+                          WEXITED | WNOHANG | WNOWAIT | __WALL);
+        while (rc < 0 && errno == EINTR);
+        return rc == 0;
     }
     static bool has_ended(int pidfd)
     {
@@ -642,6 +648,56 @@ private:
             std::strtol(stat.c_str() + std::min(name + 4, stat.size()), nullptr, 10);
         // One that is just being reaped has no parent any more; nor has the system's process 1.
         return parent == pid_ || (parent == 0 && has_ended(pidfd));
+    }
+
+    /// Of a child whose pidfd has not arrived there is the number at least: it is not given to another process
+    /// before it is reaped. Where processes of others have a say in the message, it is not believed.
+    void hold(Received& moved)
+    {
+        const pid_t pid = moved.message.step;
+        if (moved.descriptor || pid <= 0 || plan_.join_pid >= 0)
+            return;
+        moved.descriptor = Fd{raw::pidfd_open(pid)};
+        if (!moved.descriptor)
+            unheld_ = pid;
+    }
+
+    void end_unheld()
+    {
+        if (unheld_ <= 0)
+            return;
+        ::kill(unheld_, SIGKILL);
+        while (::waitpid(unheld_, nullptr, __WALL) < 0 && errno == EINTR) {
+        }
+    }
+
+    /// What failed may have been faster than the word of it. Nobody else would reap it.
+    void hear_of_moves()
+    {
+        constexpr int patience = 1000;
+        for (int i = 0; i < 10 && ours_ && moves_to_come() > 0; ++i) {
+            pollfd fd{ours_.get(), POLLIN, 0};
+            if (::poll(&fd, 1, patience) <= 0)
+                return;
+            Received received = receive(ours_.get());
+            if (received.end || received.error != 0)
+                return;
+            note_unheld(received.message);
+            if (received.message.kind != Tell::moved)
+                continue;
+            hold(received);
+            if (is_our_child(received.descriptor.get()))
+                follow_move(received);
+            else
+                return;
+        }
+    }
+
+    void note_unheld(const Message& message)
+    {
+        if (message.kind == Tell::step_failed && message.step == cloning && message.site != 0 &&
+            plan_.join_pid < 0)
+            unheld_ = static_cast<pid_t>(message.site);
     }
 
     /// A later process on the way may be heard of before an earlier one, which only hands over.
@@ -680,6 +736,9 @@ private:
             if (received.end || received.error != 0)
                 return received;
             const bool moved = received.message.kind == Tell::moved;
+            if (moved)
+                hold(received);
+            note_unheld(received.message);
             if ((moved && (moves_to_come() <= 0 || !is_our_child(received.descriptor.get()))) ||
                 (received.message.kind == Tell::command &&
                  (command_ || !is_of_init(received.descriptor.get())))) {
@@ -1003,6 +1062,7 @@ private:
     bool maps_wanted_ = false;
     bool maps_written_ = false;
     std::optional<bool> has_group_;  ///< Once that is known.
+    pid_t unheld_ = -1;              ///< A child that there is no pidfd of.
     int moves_ = 0;
     int hop_ = 0;
     std::optional<Stack> stack_;

@@ -327,8 +327,10 @@ void Sandbox::State::close()
     if (!serving || serving->is_closed.exchange(true))
         return;
     runtime::end_all(running);
-    if (running.network)
+    if (running.network) {
         running.network->await_end();
+        running.network->reap();
+    }
 }
 
 void Sandbox::close()
@@ -356,8 +358,8 @@ Result<sys::Fd> namespace_of(const runtime::Running& running, const char* kind)
     const std::string path = "/proc/" + std::to_string(running.pid) + "/ns/" + kind;
     sys::Fd found{sys::raw::openat(AT_FDCWD, path.c_str(), O_RDONLY | O_CLOEXEC)};
     // Its number may be another's, if it has ended.
-    if (sys::raw::pidfd_send_signal(running.pidfd.get(), 0) < 0)
-        return fail(cannot_reset, ESRCH, {}, "it has ended");
+    if (const int rc = sys::raw::pidfd_send_signal(running.pidfd.get(), 0); rc < 0)
+        return fail(cannot_reset, -rc, {}, rc == -ESRCH ? "it has ended" : "");
     if (!found)
         return fail(cannot_reset, -found.error(), path);
     return found;

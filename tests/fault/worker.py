@@ -401,9 +401,7 @@ class Worker:
 
 
 def may_leave_a_child(point, error):
-    # To be fixed: what fails on its way into a namespace that is there already may do so before the application
-    # has heard of it, and is nobody's to reap then.
-    return (point.call, error) == ("waitid", "ECHILD") or point.line == "library-reset" or \
+    return (point.call, error) == ("waitid", "ECHILD") or \
         (point.process == "0" and (point.line, point.call) in MAY_LEAVE_A_CHILD)
 
 

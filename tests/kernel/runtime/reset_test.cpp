@@ -354,6 +354,35 @@ TEST_CASE("reset: where the new one cannot be made nothing is left")
     CHECK(difference(before, host_state()) == "");
 }
 
+// What fails in the new one may do so before this process has heard of it.
+TEST_CASE("reset: what could not be made is reaped, however early it failed")
+{
+    NEEDS("userns");
+    const std::string before = host_state();
+    const Folder folder;
+    int failed = 0;
+    for (int i = 0; i < 200; ++i) {
+        const std::string source = folder.make("source");
+        Spec spec = workshop();
+        spec.namespaces.user = Own::yes;
+        spec.operations.emplace_back(Bind{source, "/tmp/source"});
+        Sandbox sandbox = created(spec);
+        std::filesystem::remove(source);
+        failed += sandbox.reset() ? 0 : 1;
+    }
+    CHECK(failed == 200);
+    CHECK(difference(before, host_state()) == "");
+}
+
+TEST_CASE("reset: a sandbox that is closed has no process left, though its object is there")
+{
+    NEEDS("userns");
+    const std::string before = host_state();
+    Sandbox sandbox = created(with_network());
+    sandbox.close();
+    CHECK(difference(before, host_state()).find("children") == std::string::npos);
+}
+
 TEST_CASE("reset: again and again takes no more of the host")
 {
     NEEDS("userns");
