@@ -20,7 +20,6 @@ namespace nsbox::net {
 
 namespace {
 
-namespace raw = sys::raw;
 using sys::Fd;
 using sys::pack;
 

@@ -652,14 +652,27 @@ private:
 
     /// Of a child whose pidfd has not arrived there is the number at least: it is not given to another process
     /// before it is reaped. Where processes of others have a say in the message, it is not believed.
-    void hold(Received& moved)
+    void note_unheld(Received& received)
     {
-        const pid_t pid = moved.message.step;
-        if (moved.descriptor || pid <= 0 || plan_.join_pid >= 0)
+        const Message& message = received.message;
+        if (plan_.join_pid >= 0)
             return;
-        moved.descriptor = Fd{raw::pidfd_open(pid)};
-        if (!moved.descriptor)
-            unheld_ = pid;
+        if (message.kind == Tell::step_failed && message.step == cloning && message.site != 0)
+            unheld_ = static_cast<pid_t>(message.site);
+        if (message.kind != Tell::moved || received.descriptor || message.step <= 0)
+            return;
+        received.descriptor = Fd{raw::pidfd_open(message.step)};
+        if (!received.descriptor)
+            unheld_ = message.step;
+    }
+
+    /// A process in a sandbox that is entered may send what is not so.
+    bool may_be_true(const Received& received) const
+    {
+        if (received.message.kind == Tell::moved)
+            return moves_to_come() > 0 && is_our_child(received.descriptor.get());
+        return received.message.kind != Tell::command ||
+               (!command_ && is_of_init(received.descriptor.get()));
     }
 
     void end_unheld()
@@ -682,22 +695,12 @@ private:
             Received received = receive(ours_.get());
             if (received.end || received.error != 0)
                 return;
-            note_unheld(received.message);
-            if (received.message.kind != Tell::moved)
-                continue;
-            hold(received);
-            if (is_our_child(received.descriptor.get()))
-                follow_move(received);
-            else
+            note_unheld(received);
+            if (!may_be_true(received))
                 return;
+            if (received.message.kind == Tell::moved)
+                follow_move(received);
         }
-    }
-
-    void note_unheld(const Message& message)
-    {
-        if (message.kind == Tell::step_failed && message.step == cloning && message.site != 0 &&
-            plan_.join_pid < 0)
-            unheld_ = static_cast<pid_t>(message.site);
     }
 
     /// A later process on the way may be heard of before an earlier one, which only hands over.
@@ -736,12 +739,8 @@ private:
             if (received.end || received.error != 0)
                 return received;
             const bool moved = received.message.kind == Tell::moved;
-            if (moved)
-                hold(received);
-            note_unheld(received.message);
-            if ((moved && (moves_to_come() <= 0 || !is_our_child(received.descriptor.get()))) ||
-                (received.message.kind == Tell::command &&
-                 (command_ || !is_of_init(received.descriptor.get())))) {
+            note_unheld(received);
+            if (!may_be_true(received)) {
                 received.error = EPROTO;
                 return received;
             }
