@@ -225,14 +225,20 @@ Result<sys::Fd> make_text_file(const std::string& text)
     return file;
 }
 
-Result<> fill_packet(const Plan& plan, int channel, int packet)
+std::vector<unsigned char> packet_bytes(const Plan& plan, int channel)
 {
     Block block{(sizeof(PacketHeader) + 7) & ~std::size_t{7}};
     const PacketHeader header = fill(block, plan, channel);
     std::memcpy(block.bytes().data(), &header, sizeof header);
+    return std::move(block.bytes());
+}
+
+Result<> fill_packet(const Plan& plan, int channel, int packet)
+{
+    const std::vector<unsigned char> bytes = packet_bytes(plan, channel);
     long rc = raw::call(SYS_lseek, packet, 0, SEEK_SET);
     if (rc == 0)
-        rc = write_all(packet, block.bytes().data(), block.bytes().size());
+        rc = write_all(packet, bytes.data(), bytes.size());
     if (rc < 0)
         return fail("Can't write what init is given", static_cast<int>(-rc));
     return {};

@@ -4,6 +4,8 @@
 #include "runtime/plan.hpp"
 #include "sys/fd.hpp"
 
+#include <vector>
+
 namespace nsbox::runtime {
 
 /// The init program as an executable in memory: sealed, so that nothing inside the sandbox can
@@ -20,6 +22,9 @@ Result<sys::Fd> make_packet();
 
 /// An anonymous file that holds `text`, to be read from its beginning.
 Result<sys::Fd> make_text_file(const std::string& text);
+
+/// The packet for this plan.
+std::vector<unsigned char> packet_bytes(const Plan& plan, int channel);
 
 /// Writes what init is given for this plan; may be done again. The child reaches the supervisor
 /// through its descriptor `channel`.

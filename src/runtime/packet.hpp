@@ -86,12 +86,16 @@ constexpr std::int64_t nanoseconds_of(const timespec& time) noexcept
 
 /// The most descriptors that a command is given: SCM_RIGHTS (unix(7)) takes 253 in all.
 inline constexpr std::size_t most_given = 250;
-/// What comes along before those: the command's packet and the socket that its end is told on.
+/// What comes along before those: the socket that the command's end is told on, and a file with its packet, if
+/// that is not in the message.
 inline constexpr std::size_t given_before = 2;
+/// The largest packet that is in the message itself.
+inline constexpr std::size_t most_inline = 15360;
 
 /// What a serving init is asked for, one SOCK_SEQPACKET message each.
 struct SpawnRequest {
     std::uint32_t magic;               ///< packet_magic
+    std::uint32_t inline_size;         ///< How many bytes of a packet follow; 0: it is in a file.
     std::uint32_t count;               ///< How many descriptors the command is given...
     std::int32_t targets[most_given];  ///< ...and their numbers there.
 };

@@ -136,8 +136,13 @@ Result<> add_descriptors(const Command& command, Gifts& gifts)
     return {};
 }
 
-/// What init needs to know of the command, as a file.
-Result<Fd> make_command_packet(const Serving& serving, const Command& command, Plan& plan)
+/// What init needs to know of the command: in the message, or in a file if it is large.
+struct Packet {
+    std::vector<unsigned char> bytes;
+    Fd file;
+};
+
+Result<Packet> make_command_packet(const Serving& serving, const Command& command, Plan& plan)
 {
     Entry entry;
     entry.command = command.words.empty() ? serving.command : command.words;
@@ -158,26 +163,38 @@ Result<Fd> make_command_packet(const Serving& serving, const Command& command, P
     plan.ambient = serving.recipe.ambient ? serving.recipe.capabilities.value_or(0) : 0;
     if (!serving.is_filtered)
         plan.filters = serving.recipe.filters;
-    Fd packet = TRY(runtime::make_packet());
-    TRY(runtime::fill_packet(plan, -1, packet.get()));
+    Packet packet{runtime::packet_bytes(plan, -1), {}};
+    if (packet.bytes.size() <= runtime::most_inline)
+        return packet;
+    packet.bytes.clear();
+    packet.file = TRY(runtime::make_packet());
+    TRY(runtime::fill_packet(plan, -1, packet.file.get()));
     return packet;
 }
 
 /// One message, with as many descriptors as it takes.
-Result<> send_request(int channel, int packet, int report, const Gifts& gifts)
+Result<> send_request(int channel, const Packet& packet, int report, const Gifts& gifts)
 {
+    // Up to where init has the packet.
+    constexpr std::size_t room = (sizeof(runtime::SpawnRequest) + 7) & ~std::size_t{7};
+    alignas(8) char begin[room] = {};
     runtime::SpawnRequest request{};
     request.magic = runtime::packet_magic;
+    request.inline_size = static_cast<std::uint32_t>(packet.bytes.size());
     request.count = static_cast<std::uint32_t>(gifts.fds().size());
     std::copy(gifts.numbers().begin(), gifts.numbers().end(), request.targets);
-    std::vector<int> fds{packet, report};
+    std::memcpy(begin, &request, sizeof request);
+    std::vector<int> fds{report};
+    if (packet.file)
+        fds.push_back(packet.file.get());
     fds.insert(fds.end(), gifts.fds().begin(), gifts.fds().end());
     const std::size_t size = fds.size() * sizeof(int);
     std::vector<std::uint64_t> control(CMSG_SPACE(size) / sizeof(std::uint64_t) + 1);
-    iovec part{&request, sizeof request};
+    iovec parts[] = {{begin, sizeof begin},
+                     {const_cast<unsigned char*>(packet.bytes.data()), packet.bytes.size()}};
     msghdr header{};
-    header.msg_iov = &part;
-    header.msg_iovlen = 1;
+    header.msg_iov = parts;
+    header.msg_iovlen = packet.bytes.empty() ? 1 : 2;
     header.msg_control = control.data();
     header.msg_controllen = CMSG_SPACE(size);
     cmsghdr* const attached = CMSG_FIRSTHDR(&header);
@@ -240,7 +257,7 @@ struct Started {
     Fd pidfd;
 };
 
-Result<Started> try_start(int channel, const Fd& packet, const Plan& plan, const Gifts& gifts,
+Result<Started> try_start(int channel, const Packet& packet, const Plan& plan, const Gifts& gifts,
                           std::chrono::milliseconds patience)
 {
     Ends ends = TRY(make_report());
@@ -248,7 +265,7 @@ Result<Started> try_start(int channel, const Fd& packet, const Plan& plan, const
     Fd spare{raw::fcntl(ends.ours.get(), F_DUPFD_CLOEXEC, 0)};
     if (!spare)
         return fail(cannot, -spare.error());
-    TRY(send_request(channel, packet.get(), ends.theirs.get(), gifts));
+    TRY(send_request(channel, packet, ends.theirs.get(), gifts));
     ends.theirs.reset();
     Fd pidfd = TRY(hear_start(ends.ours, plan, patience, std::move(spare)));
     return Started{std::move(ends.ours), std::move(pidfd)};
@@ -256,7 +273,7 @@ Result<Started> try_start(int channel, const Fd& packet, const Plan& plan, const
 
 // A program that was written just now is busy (ETXTBSY, execve(2)) as long as a child that another thread has
 // made meanwhile has a copy of the descriptor: until that executes its init, milliseconds later.
-Result<Started> start_even_if_busy(int channel, const Fd& packet, const Plan& plan,
+Result<Started> start_even_if_busy(int channel, const Packet& packet, const Plan& plan,
                                    const Gifts& gifts, std::chrono::milliseconds patience)
 {
     constexpr std::chrono::milliseconds longest{256};
@@ -288,7 +305,7 @@ Result<Process> Sandbox::spawn(const Command& command) const
     }
     TRY(add_descriptors(command, gifts));
     Plan plan;
-    const Fd packet = TRY(make_command_packet(*serving, command, plan));
+    const Packet packet = TRY(make_command_packet(*serving, command, plan));
     process->memory = serving->memory;
     process->kills_before = serving->memory ? serving->memory->kills() : 0;
     Started started = TRY(

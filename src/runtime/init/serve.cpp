@@ -7,6 +7,7 @@
 #include "sys/raw.hpp"
 
 #include <csignal>
+#include <cstddef>
 #include <linux/sched.h>
 #include <sys/mman.h>
 #include <sys/signalfd.h>
@@ -20,6 +21,16 @@ namespace {
 
 constexpr std::size_t stack_size = 32768;
 alignas(16) char child_stack[stack_size];
+
+constexpr std::size_t page_size = 4096;
+
+/// A request as it arrives, with pages of its own, which are given back when it has been served: nothing of one
+/// command is there for another.
+struct alignas(page_size) Incoming {
+    SpawnRequest request;
+    alignas(8) char packet[most_inline];
+};
+Incoming incoming;
 
 /// A command that runs.
 struct Ward {
@@ -166,36 +177,51 @@ bool start_command(Start& start, int report) noexcept
     return runs;
 }
 
+/// The packet of the request, of which so many bytes have come, and nothing where it is not whole.
+PacketHeader* packet_of(std::size_t got, int (&fds)[given_before + most_given], const int*& given)
+{
+    const SpawnRequest& request = incoming.request;
+    const bool is_inline = got > offsetof(Incoming, packet);
+    const std::size_t size = is_inline ? got - offsetof(Incoming, packet) : 0;
+    given = fds + (is_inline ? 1 : 2);
+    if (got < sizeof request || request.magic != packet_magic || request.inline_size != size ||
+        request.count > most_given || fds[0] < 0)
+        return nullptr;
+    for (std::uint32_t i = 0; i < request.count; ++i)
+        if (given[i] < 0 || request.targets[i] < 0)
+            return nullptr;
+    if (is_inline)
+        return packet_in(incoming.packet, size);
+    if (fds[1] < 0)
+        return nullptr;
+    PacketHeader* const packet = map_packet(fds[1]);
+    fds[1] = -1;  // Closed by that.
+    return packet;
+}
+
 /// Whether there may be another one.
 bool take_request(const Service& service) noexcept
 {
-    SpawnRequest request{};
     int fds[given_before + most_given];
-    const long got =
-        sys::receive_with_descriptors(service.channel, &request, sizeof request, fds, MSG_DONTWAIT);
+    const long got = sys::receive_with_descriptors(service.channel, &incoming, sizeof incoming, fds,
+                                                   MSG_DONTWAIT);
     if (got == -EAGAIN)
         return true;
     if (got <= 0)
         return false;
-    const int report = fds[1];
+    const int report = fds[0];
     bool keeps_report = false;
-    bool is_whole = got == sizeof request && request.magic == packet_magic &&
-                    request.count <= most_given && fds[0] >= 0;
-    for (std::uint32_t i = 0; is_whole && i < request.count; ++i)
-        is_whole = fds[given_before + i] >= 0 && request.targets[i] >= 0;
-    PacketHeader* const packet = is_whole ? map_packet(fds[0]) : nullptr;
-    if (is_whole)
-        fds[0] = -1;  // Closed by that.
+    Start start;
+    PacketHeader* const packet = packet_of(static_cast<std::size_t>(got), fds, start.given);
     if (packet != nullptr) {
         const std::size_t size = packet->size;
-        Start start;
         start.command = unpack(packet);
         start.packet = packet;
-        start.request = &request;
-        start.given = fds + given_before;
+        start.request = &incoming.request;
         start.is_filtered = service.is_filtered;
         keeps_report = start_command(start, report);
-        raw::call(SYS_munmap, packet, size);
+        if (reinterpret_cast<char*>(packet) != incoming.packet)
+            raw::call(SYS_munmap, packet, size);
     } else {
         // Of what was sent, as much comes as there is room for.
         reply(report, -EMFILE);
@@ -203,6 +229,7 @@ bool take_request(const Service& service) noexcept
     for (const int fd : fds)
         if (fd >= 0 && (fd != report || !keeps_report))
             raw::close(fd);
+    raw::call(SYS_madvise, &incoming, sizeof incoming, MADV_DONTNEED);
     return true;
 }
 

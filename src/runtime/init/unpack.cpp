@@ -46,6 +46,14 @@ PacketHeader* map_packet(int fd) noexcept
     return packet->magic == packet_magic ? packet : nullptr;
 }
 
+PacketHeader* packet_in(char* bytes, std::size_t size) noexcept
+{
+    auto* const packet = reinterpret_cast<PacketHeader*>(bytes);
+    return size >= sizeof *packet && packet->magic == packet_magic && packet->size == size
+               ? packet
+               : nullptr;
+}
+
 Command unpack(PacketHeader* packet) noexcept
 {
     char* const base = reinterpret_cast<char*>(packet);

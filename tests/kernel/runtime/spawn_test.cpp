@@ -95,6 +95,19 @@ TEST_CASE("spawn: commands run one after the other in the same namespaces, each 
     }
 }
 
+TEST_CASE("spawn: words of any size arrive, in a message or in a file beside it")
+{
+    NEEDS("userns");
+    Sandbox sandbox = created(workshop());
+    for (std::size_t size = 10000; size < 18000; size += size < 15500 ? 211 : 1013) {
+        Command command = shell("printf %s \"$LONG\" | wc -c");
+        command.environment.push_back({EnvironmentEdit::Kind::set, "LONG", std::string(size, 'x')});
+        CHECK(said(sandbox, command) == std::to_string(size) + "\n");
+        // And nothing is left of the one before.
+        CHECK(said(sandbox, shell("echo \"<$LONG>\"")) == "<>\n");
+    }
+}
+
 TEST_CASE("spawn: commands at once see and signal each other")
 {
     NEEDS("userns");
