@@ -16,9 +16,6 @@
 #include <fstream>
 #include <thread>
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 using namespace nsbox;
@@ -34,23 +31,6 @@ while True:
     client.sendall(b"hello")
     client.close()
 )";
-
-/// What a port of the host's 127.0.0.1 says, or why it says nothing.
-std::string ask(std::uint16_t port)
-{
-    const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(port);
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    char text[16] = "";
-    const bool connected =
-        ::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
-    const std::string why = connected ? "" : ::strerrorname_np(errno);
-    const ssize_t got = connected ? ::recv(fd, text, sizeof text, MSG_WAITALL) : 0;
-    ::close(fd);
-    return connected ? std::string(text, got > 0 ? static_cast<std::size_t>(got) : 0) : why;
-}
 
 PublishedPort wish(std::uint16_t outside)
 {
@@ -90,11 +70,12 @@ TEST_CASE(
         const Result<PublishedPort> added = sandbox->add_port(wish(0));
         say("added", added ? "added" : added.error().message());
         const std::uint16_t port = added ? added->outside : std::uint16_t{0};
-        say("answers", eventually([&] { return ask(port) == "hello"; }) ? "yes" : ask(port));
+        say("answers",
+            eventually([&] { return ask_port(port) == "hello"; }) ? "yes" : ask_port(port));
         const Result<PublishedPort> again = sandbox->add_port(wish(port));
         say("again", again ? "added" : "refused");
         say("removed", said(sandbox->remove_port(wish(port))));
-        say("is gone", ask(port));
+        say("is gone", ask_port(port));
         say("twice", sandbox->remove_port(wish(port)) ? "removed" : "refused");
 
         const Result<Remote> remote = Remote::find("ports");
@@ -102,12 +83,13 @@ TEST_CASE(
         if (remote) {
             const Result<PublishedPort> far = remote->add_port(wish(port));
             say("remote", far && far->outside == port ? "added" : "refused");
-            say("answers again", eventually([&] { return ask(port) == "hello"; }) ? "yes" : "no");
+            say("answers again",
+                eventually([&] { return ask_port(port) == "hello"; }) ? "yes" : "no");
             say("listed", static_cast<long>(sandbox->ports().size()));
             const Result<std::vector<PublishedPort>> list = remote->ports();
             say("listed there", list ? static_cast<long>(list->size()) : -1L);
             say("remote removal", said(remote->remove_port(wish(port))));
-            say("is gone again", ask(port));
+            say("is gone again", ask_port(port));
         }
         say("signal", said(sandbox->signal(SIGTERM)));
         waiter.join();
@@ -150,12 +132,14 @@ TEST_CASE("ports: a sandbox for many commands has its own, and ends with the hel
         server.words = {"/usr/bin/python3", "-c", greeter};
         Result<Process> process = sandbox->spawn(server);
         const std::uint16_t port = sandbox->ports().at(0).outside;
-        say("answers", eventually([&] { return ask(port) == "hello"; }) ? "yes" : ask(port));
+        say("answers",
+            eventually([&] { return ask_port(port) == "hello"; }) ? "yes" : ask_port(port));
         const Result<PublishedPort> added = sandbox->add_port(wish(0));
-        say("added",
-            added && eventually([&] { return ask(added->outside) == "hello"; }) ? "yes" : "no");
+        say("added", added && eventually([&] { return ask_port(added->outside) == "hello"; })
+                         ? "yes"
+                         : "no");
         say("removed", added ? said(sandbox->remove_port(*added)) : "");
-        say("is gone", added ? ask(added->outside) : "");
+        say("is gone", added ? ask_port(added->outside) : "");
         // Nobody is in wait(), who would look after it: init does. It is our only child that is no init.
         std::ifstream children{"/proc/thread-self/children"};
         for (pid_t pid = 0; children >> pid;)

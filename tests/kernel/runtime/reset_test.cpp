@@ -16,10 +16,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include <arpa/inet.h>
 #include <fcntl.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -105,21 +102,6 @@ while True:
 )",
                      word};
     return command;
-}
-
-std::string ask(std::uint16_t port)
-{
-    const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(port);
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    char text[16] = "";
-    ssize_t got = -1;
-    if (::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0)
-        got = ::recv(fd, text, sizeof text, 0);
-    ::close(fd);
-    return got < 0 ? "refused" : std::string(text, static_cast<std::size_t>(got));
 }
 
 std::size_t descriptor_count()
@@ -209,15 +191,15 @@ TEST_CASE("reset: published ports go on, and lead to who listens then")
         for (const char* word : {"first", "second", "third"}) {
             const Result<Process> process = sandbox.spawn(server(word));
             REQUIRE(process);
-            CHECK(eventually([&] { return ask(port) == word; }));
-            CHECK(ask(added->outside) == word);
+            CHECK(eventually([&] { return ask_port(port) == word; }));
+            CHECK(ask_port(added->outside) == word);
             reset(sandbox);
-            CHECK(ask(port) != word);
+            CHECK(ask_port(port) != word);
             CHECK(sandbox.ports().size() == 2);
             CHECK(said(sandbox, "cat /etc/resolv.conf /etc/hosts; ip address") == names);
         }
         CHECK(sandbox.remove_port(*added));
-        CHECK(ask(added->outside) == "refused");
+        CHECK(ask_port(added->outside) == "ECONNREFUSED");
     }
     CHECK(difference(before, host_state()) == "");
 }
@@ -338,12 +320,12 @@ TEST_CASE("reset: where the new one cannot be made nothing is left")
         const std::uint16_t port = sandbox.ports().front().outside;
         const Result<Process> process = sandbox.spawn(server("here"));
         REQUIRE(process);
-        CHECK(eventually([&] { return ask(port) == "here"; }));
+        CHECK(eventually([&] { return ask_port(port) == "here"; }));
         std::filesystem::remove(source);
         const Result<> failed = sandbox.reset();
         REQUIRE(!failed);
         CHECK(failed.error().message().find("/source") != std::string::npos);
-        CHECK(eventually([&] { return ask(port) == "refused"; }));
+        CHECK(eventually([&] { return ask_port(port) == "ECONNREFUSED"; }));
         CHECK(error_of(sandbox.reset()) == ESRCH);
         const Result<Process> late = sandbox.spawn(shell("true"));
         REQUIRE(!late);

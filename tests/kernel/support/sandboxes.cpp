@@ -4,9 +4,14 @@
 
 #include "tests/unit/support/files.hpp"
 
+#include <cerrno>
 #include <climits>
+#include <cstring>
 #include <ctime>
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 namespace nsbox::tests {
@@ -147,6 +152,22 @@ std::string CapturedOutput::text() const
     std::string all = contents_of(file_);
     ::lseek(file_, here, SEEK_SET);
     return all;
+}
+
+std::string ask_port(std::uint16_t port)
+{
+    const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(port);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    char text[16] = "";
+    const bool connected =
+        ::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+    const std::string why = connected ? "" : ::strerrorname_np(errno);
+    const ssize_t got = connected ? ::recv(fd, text, sizeof text, MSG_WAITALL) : 0;
+    ::close(fd);
+    return connected ? std::string(text, got > 0 ? static_cast<std::size_t>(got) : 0) : why;
 }
 
 bool is_alive(pid_t pid)

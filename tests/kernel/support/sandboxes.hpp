@@ -2,6 +2,7 @@
 
 #include "nsbox/nsbox.hpp"
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -54,6 +55,9 @@ private:
     int file_ = -1;
     int saved_ = -1;
 };
+
+/// What a TCP port of the host's 127.0.0.1 says, or why it says nothing: "ECONNREFUSED".
+std::string ask_port(std::uint16_t port);
 
 /// Whether a process with that number lives and is no zombie.
 bool is_alive(pid_t pid);
